@@ -1,0 +1,3 @@
+//! `weir-replay`: re-runs decision logs.
+
+fn main() {}

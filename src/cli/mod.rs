@@ -1,0 +1,53 @@
+//! The command line: one file per subcommand, each with its arguments and its `run`.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+pub mod bench;
+pub mod config;
+pub mod demo;
+pub mod load;
+pub mod log;
+pub mod serve;
+pub mod simpool;
+
+/// Flow control for LLM inference pools: admits, queues and sheds by priority, fairness and time budgets.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the service.
+    Serve(serve::Args),
+    /// Show the whole way on this machine: simulated servers, the service and real trace arrivals.
+    Demo(demo::Args),
+    /// Look into, check, export, import or seal a decision log.
+    Log(log::Args),
+    /// Check or explain a configuration file.
+    Config(config::Args),
+    /// Run simulated model servers.
+    Simpool(simpool::Args),
+    /// Drive a target with arrivals from a trace or a rate.
+    Load(load::Args),
+    /// Measure, each figure beside its reference from the same run.
+    Bench(bench::Args),
+}
+
+/// Runs the command that was asked for.
+pub fn run(cli: Cli) -> ExitCode {
+    match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Log(args) => log::run(args),
+        Command::Config(args) => config::run(args),
+        Command::Simpool(args) => simpool::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}

@@ -1,0 +1,1 @@
+//! The configuration: YAML in, one validated and explained set of effective values out.

@@ -1,0 +1,1 @@
+//! The service, a simulated pool and a load together on loopback.

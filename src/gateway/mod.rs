@@ -1,0 +1,1 @@
+//! HTTP faces: parse, check, propose an input, answer what was decided.

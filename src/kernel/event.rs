@@ -1,0 +1,552 @@
+//! What the kernel decides: facts in the past tense, with the numbers they rest on.
+
+use crate::input::{Idempotency, RequestId, Role, Slot};
+use crate::policy::{self, BandSettings};
+use crate::{Cause, Face, LeaseEnd, Micros, Outcome, Policy, Ratio, Reason};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// The number of a flow within the pool's state; its name is in the arrival that opened it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FlowId(pub u32);
+
+/// What the pool can do. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Regime {
+    /// Before the first view of the pool.
+    #[default]
+    Unknown,
+    /// Nothing can serve: a waiting room.
+    NoEndpoints,
+    /// Endpoints exist, but the sensor is blind.
+    NoFreshMetrics,
+    /// A saturated pool means backpressure.
+    HasEndpoints,
+}
+
+impl Regime {
+    /// Every regime, in disk order.
+    pub const ALL: [Regime; 4] =
+        [Regime::Unknown, Regime::NoEndpoints, Regime::NoFreshMetrics, Regime::HasEndpoints];
+
+    /// The word in logs, metrics and answers.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Regime::Unknown => "Unknown",
+            Regime::NoEndpoints => "NoEndpoints",
+            Regime::NoFreshMetrics => "NoFreshMetrics",
+            Regime::HasEndpoints => "HasEndpoints",
+        }
+    }
+}
+
+impl fmt::Display for Regime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One decision. Numbers are on disk: append, never renumber, never reuse; a changed meaning is a new kind.
+///
+/// `Restated…` kinds occur only in snapshots: their fold from an empty state is the state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// The run's first step is taken: the regime is `Unknown` again, and no budget ran while we were down.
+    StartNoted { queued: u64, leases: u64 },
+    /// The settings of the input are in force.
+    PolicyAdopted,
+    /// The objectives of the input are in force.
+    ObjectivesAdopted,
+    /// A band exists now.
+    BandOpened { priority: i32, origin: BandOrigin, settings: Box<BandSettings> },
+    /// A band has other settings or another origin.
+    BandChanged { priority: i32, origin: BandOrigin, settings: Box<BandSettings> },
+    /// A band is gone.
+    BandClosed { priority: i32 },
+    /// The arrival's flow exists now.
+    FlowOpened { flow: FlowId, priority: i32 },
+    /// An idle flow is gone.
+    FlowClosed { flow: FlowId },
+    /// The request of the input is queued.
+    Enqueued(Enqueued),
+    /// The request of the input is refused.
+    Rejected(Rejected),
+    /// The arrival repeats an earlier one (idempotency key): it shares that one's fate.
+    Repeated { of: RequestId, resumed: bool },
+    /// A request is admitted; its lease begins.
+    Dispatched(Dispatched),
+    /// A queued request ended without being admitted.
+    Evicted(Evicted),
+    /// A lease ended.
+    LeaseEnded(LeaseEnded),
+    /// The lease or ticket lives on.
+    RenewalNoted { request: RequestId },
+    /// The first byte of the lease's response was seen.
+    FirstByteNoted { request: RequestId },
+    /// The view of the pool changed; the raw gauge that follows from it.
+    Viewed { endpoints: u16, fresh: u16, saturation: Ratio },
+    /// The pool's regime changed.
+    RegimeChanged { from: Regime, to: Regime, endpoints: u16, fresh: u16 },
+    /// Queued work is held, and by what. Written when that changes.
+    Held { by: Hold },
+    /// Nothing is held any more.
+    HoldLifted,
+    /// Round-robin fairness served this flow last (none: start over).
+    TurnTaken { priority: i32, last: Option<FlowId> },
+    /// Attained service of a flow's program rose; the value is scaled (see `service.rs`).
+    ServiceCharged { flow: FlowId, service: u128 },
+    /// The scale of attained service moved on.
+    ServiceRescaled { epoch: Micros },
+    /// The alternation of soft-reflective ceilings moved on.
+    CeilingTicked { tick: u64 },
+    /// New requests are refused from here on.
+    DrainBegun { until: Micros },
+    /// The run is over.
+    StopNoted,
+    /// Arrivals were refused outside the kernel while the log could not be written.
+    RefusalsNoted { refused: u64 },
+    /// An input that matched nothing: noted, so that every step says what came of it.
+    Ignored { what: Ignored },
+    /// The oldest idempotency key was forgotten to make room.
+    KeyForgotten { key: [u8; 16] },
+    /// Recovery is over: every caller that could not come back has its outcome.
+    RecoveryEnded,
+    /// The first fresh samples after a restart are in; orphans beyond what they show have been ended.
+    OrphansSettled { kept: u64, lost: u64 },
+    /// A caller that could have come back after the restart did not.
+    ResumeWindowClosed { request: RequestId },
+
+    /// Snapshot: sequence, time, clocks and counters.
+    RestatedCore(Box<RestatedCore>),
+    /// Snapshot: the settings in force, as one canonical JSON string.
+    RestatedPolicy {
+        #[serde(with = "policy::as_json")]
+        policy: Box<Policy>,
+    },
+    /// Snapshot: an objective.
+    RestatedObjective { name: String, priority: i32 },
+    /// Snapshot: a band.
+    RestatedBand(Box<RestatedBand>),
+    /// Snapshot: a flow.
+    RestatedFlow(Box<RestatedFlow>),
+    /// Snapshot: an endpoint.
+    RestatedEndpoint(Box<RestatedEndpoint>),
+    /// Snapshot: a queued request.
+    RestatedQueued(Box<RestatedQueued>),
+    /// Snapshot: a lease.
+    RestatedLease(Box<RestatedLease>),
+    /// Snapshot: a remembered idempotency key.
+    RestatedKey(Box<RestatedKey>),
+}
+
+/// Why a band exists. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BandOrigin {
+    /// Listed in the configuration (or priority 0): never collected.
+    Configured,
+    /// Wanted by an objective: kept while wanted.
+    Desired,
+    /// Made by a request: collected when idle.
+    Provisioned,
+}
+
+/// A request is queued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enqueued {
+    /// Its flow.
+    pub flow: FlowId,
+    /// The band it waits in.
+    pub priority: i32,
+    /// The objective was named but is not in the table (priority 0).
+    pub objective_unknown: bool,
+    /// Its queue-wait budget in `HasEndpoints` (zero = none).
+    pub saturation_budget: Micros,
+    /// Its budget in `NoEndpoints` and `NoFreshMetrics` (zero = none).
+    pub no_endpoint_budget: Micros,
+    /// Where the first of them came from.
+    pub budget_source: BudgetSource,
+    /// The caller's budget as it counts (header, rounded down to a class), if it counts.
+    pub header_class: Option<Micros>,
+    /// Its place in the flow.
+    pub order: OrderKey,
+    /// Requests in the band with this one.
+    pub depth: u64,
+}
+
+/// Place inside a flow, smallest first; arrival sequence decides ties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OrderKey {
+    /// 0 for FCFS; the deadline for EDF and SLO, `u64::MAX` without one.
+    pub primary: u64,
+    /// Receive time for SLO, else 0.
+    pub secondary: u64,
+}
+
+/// Which scope set the queue-wait budget. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BudgetSource {
+    /// `defaultRequestTTL`.
+    Global,
+    /// The band's own.
+    Band,
+    /// The caller's, which was shorter.
+    Header,
+}
+
+/// A request is refused without having been queued.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// How it is counted.
+    pub outcome: Outcome,
+    /// What its caller hears.
+    pub reason: Reason,
+    /// The regime that decided (429 or 503).
+    pub regime: Regime,
+    /// The band it would have waited in.
+    pub priority: i32,
+    /// The objective was named but is not in the table.
+    pub objective_unknown: bool,
+    /// Which limit, with the figures.
+    pub limit: Option<Limit>,
+    /// A cause, where it was not a limit.
+    pub cause: Option<Cause>,
+    /// Whole seconds for `Retry-After`, 1 to 30, where a figure can be given honestly.
+    pub retry_after: Option<u8>,
+    /// Effective saturation at the decision.
+    pub saturation: Ratio,
+}
+
+/// A queue limit that refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which one.
+    pub which: LimitKind,
+    /// What was held before.
+    pub held: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+/// The four limits. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LimitKind {
+    /// All bands, bytes.
+    GlobalBytes,
+    /// All bands, requests.
+    GlobalRequests,
+    /// The band, bytes.
+    BandBytes,
+    /// The band, requests.
+    BandRequests,
+}
+
+impl LimitKind {
+    /// The setting's name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            LimitKind::GlobalBytes => "maxBytes",
+            LimitKind::GlobalRequests => "maxRequests",
+            LimitKind::BandBytes => "band maxBytes",
+            LimitKind::BandRequests => "band maxRequests",
+        }
+    }
+}
+
+/// A request is admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatched {
+    /// Which one.
+    pub request: RequestId,
+    /// The chosen endpoint, where the kernel chose.
+    pub endpoint: Option<Slot>,
+    /// How long it was queued.
+    pub waited: Micros,
+    /// The gauge as sampled.
+    pub raw: Ratio,
+    /// The gauge with what the sensor cannot have seen yet; this one decided.
+    pub effective: Ratio,
+    /// The band's ceiling.
+    pub ceiling: Ratio,
+    /// The step of the observation that the gauge rests on.
+    pub observed: u64,
+}
+
+/// A queued request ended without being admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evicted {
+    /// Which one.
+    pub request: RequestId,
+    /// How it is counted.
+    pub outcome: Outcome,
+    /// What its caller hears.
+    pub reason: Reason,
+    /// The regime in force.
+    pub regime: Regime,
+    /// How long it was queued, by the clock of the log.
+    pub waited: Micros,
+    /// The budget that ended it, where one did.
+    pub budget: Option<SpentBudget>,
+    /// The cause, where no budget did.
+    pub cause: Option<Cause>,
+    /// The caller's own deadline, where it had one.
+    pub deadline: Option<Micros>,
+    /// What it was held by at the end.
+    pub held_by: Option<Hold>,
+}
+
+/// A budget that ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpentBudget {
+    /// Which one.
+    pub which: BudgetKind,
+    /// Its size.
+    pub budget: Micros,
+    /// The instant it was charged from: of the last (re)start for the saturation budget, else of the enqueue.
+    pub charged_from: Micros,
+}
+
+/// The three bounds on a wait (contract.md row 3). Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BudgetKind {
+    /// (a) Runs in `HasEndpoints`.
+    Saturation,
+    /// (b) Adds up over `NoEndpoints` and `NoFreshMetrics`.
+    NoEndpoint,
+    /// (c) The sum of both, over the whole wait.
+    Whole,
+}
+
+/// What holds queued work back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// The regime allows no dispatch.
+    Regime(Regime),
+    /// A band with queued work is at its ceiling; it and all below it wait.
+    Band {
+        /// Its priority.
+        priority: i32,
+        /// The effective gauge when the hold began.
+        saturation: Ratio,
+        /// Its ceiling then.
+        ceiling: Ratio,
+        /// Endpoints whose metrics were stale, so that each counted as full.
+        stale: u16,
+        /// Endpoints in the pool.
+        endpoints: u16,
+    },
+    /// Recovery after a restart is still under way.
+    Recovery,
+}
+
+/// A lease ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseEnded {
+    /// Which one.
+    pub request: RequestId,
+    /// How.
+    pub end: LeaseEnd,
+    /// How long it ran.
+    pub ran: Micros,
+    /// Why, where it did not simply complete.
+    pub cause: Option<LostCause>,
+}
+
+/// Why a lease was lost. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum LostCause {
+    /// Our process died, and its stream with it.
+    Restart,
+    /// Nobody renewed it.
+    Timeout,
+    /// After a restart the endpoints' own metrics do not show it.
+    NotAtEngine,
+    /// Its endpoint left the pool.
+    EndpointGone,
+    /// It was cancelled by its caller or an operator.
+    Cancelled(Cause),
+}
+
+/// An input that changed nothing. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Ignored {
+    /// No queued request and no lease has that number.
+    UnknownRequest,
+    /// The request had ended before.
+    AlreadyEnded,
+    /// An endpoint change that fits no endpoint.
+    UnknownSlot,
+    /// Nothing differs.
+    NoChange,
+}
+
+/// Clocks, counters and cursors that belong to no band, flow or request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedCore {
+    /// Last step.
+    pub seq: u64,
+    /// Its time.
+    pub now: Micros,
+    /// The regime and the three budget clocks, see `clocks.rs`.
+    pub regime: Regime,
+    /// When each clock was last set: (regime entered, saturation clock, no-endpoint clock, whole clock).
+    pub clocks: [Micros; 4],
+    /// The saturation clock's reading when `NoEndpoints` was last left.
+    pub fresh_from: Micros,
+    /// The same instant on the log's own clock.
+    pub fresh_at: Micros,
+    /// Counters: arrivals, repeated, then one per [`Outcome`], then one per [`LeaseEnd`].
+    pub counters: Vec<u64>,
+    /// Everything else that is a number: see `restate.rs`, which alone knows the order.
+    pub numbers: Vec<u64>,
+    /// The hold in force.
+    pub hold: Option<Hold>,
+    /// A pushed saturation figure by stage (prefill, decode), or twice the pool's.
+    pub pushed: Option<(Ratio, Ratio)>,
+}
+
+/// One band.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedBand {
+    /// Its priority.
+    pub priority: i32,
+    /// Why it exists.
+    pub origin: BandOrigin,
+    /// Its settings.
+    pub settings: BandSettings,
+    /// Round-robin cursor.
+    pub last: Option<FlowId>,
+    /// When it last became idle (no flow), if it is.
+    pub idle_since: Option<Micros>,
+    /// Refusals since it last freed a slot.
+    pub refusals: u64,
+    /// When it first queued something.
+    pub active_since: Option<Micros>,
+    /// Dispatches by second: (second, count), oldest first.
+    pub drained: Vec<(u64, u64)>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedFlow {
+    /// Its number.
+    pub flow: FlowId,
+    /// Its name.
+    pub name: String,
+    /// Its band.
+    pub priority: i32,
+    /// When its last request left the queue, if none is queued.
+    pub idle_since: Option<Micros>,
+    /// Attained service, scaled.
+    pub service: u128,
+    /// Requests of it that run.
+    pub running: u64,
+}
+
+/// One endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedEndpoint {
+    /// Its place.
+    pub slot: Slot,
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    /// Its last sample: waiting, running, KV in ten-thousandths; none = never sampled.
+    pub sample: Option<(u32, u32, u32)>,
+    /// When that sample was asked for.
+    pub requested_at: Micros,
+    /// Since when it is stale, if it is.
+    pub stale_since: Option<Micros>,
+    /// Numbers of the in-flight credit: see `restate.rs`, which alone knows the order.
+    pub numbers: Vec<u64>,
+}
+
+/// One queued request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedQueued {
+    /// Which one.
+    pub request: RequestId,
+    /// Its flow.
+    pub flow: FlowId,
+    /// Its place in the flow.
+    pub order: OrderKey,
+    /// When it was queued.
+    pub enqueued_at: Micros,
+    /// The three budget clocks at that instant.
+    pub marks: [Micros; 3],
+    /// Its size.
+    pub bytes: u64,
+    /// Prompt tokens (0 = unknown).
+    pub prompt_tokens: u32,
+    /// Its class, where the caller shortened the budget.
+    pub header_class: Option<Micros>,
+    /// The caller's deadline.
+    pub deadline: Option<Micros>,
+    /// How it came in.
+    pub face: Face,
+    /// Shall the kernel choose the endpoint?
+    pub choose_endpoint: bool,
+    /// Its idempotency key.
+    pub key: Option<Idempotency>,
+    /// Its caller is gone since a restart and may come back until then.
+    pub resumable_until: Option<Micros>,
+    /// When its holder was last heard of (tickets).
+    pub heard_at: Micros,
+}
+
+/// One lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedLease {
+    /// Which one.
+    pub request: RequestId,
+    /// Its flow, if that still exists.
+    pub flow: Option<FlowId>,
+    /// Its priority.
+    pub priority: i32,
+    /// Where it runs, if known.
+    pub endpoint: Option<Slot>,
+    /// When it was admitted.
+    pub dispatched_at: Micros,
+    /// When its holder was last heard of (held leases).
+    pub heard_at: Micros,
+    /// Prompt tokens it was charged with.
+    pub prompt_tokens: u32,
+    /// Has its first byte been seen?
+    pub first_byte: bool,
+    /// How it came in.
+    pub face: Face,
+    /// It ran before the last restart and is not settled yet.
+    pub orphan: bool,
+    /// Its idempotency key.
+    pub key: Option<Idempotency>,
+}
+
+/// A remembered idempotency key and what became of its request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedKey {
+    /// The key.
+    pub key: Idempotency,
+    /// Its request.
+    pub request: RequestId,
+    /// How that ended, if it has.
+    pub answer: Option<KeyAnswer>,
+}
+
+/// What a repeated call is answered once the first has been decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyAnswer {
+    /// The queue outcome.
+    pub outcome: Outcome,
+    /// The reason, unless admitted.
+    pub reason: Option<Reason>,
+    /// The step that decided.
+    pub seq: u64,
+    /// How long it was queued.
+    pub waited: Micros,
+    /// The chosen endpoint.
+    pub endpoint: Option<Slot>,
+}

@@ -1,0 +1,1 @@
+//! The decision log: group commit over sled, sealed segments, snapshots, recovery.

@@ -1,0 +1,1 @@
+//! Turns what endpoints report into observations: scrape, push, deadband, edges.

@@ -1,0 +1,1 @@
+//! Simulated model servers, driven by a pure model of a pool.
