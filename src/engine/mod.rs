@@ -1,1 +1,22 @@
 //! Runs one kernel per pool and makes each decision durable before anyone sees it.
+//!
+//! A pool has one OS thread that owns its state: it takes inputs from a bounded inbox, stamps them, lets the
+//! kernel decide, hands the steps to the log, and answers callers once those steps are durable. Only this
+//! module reads the clock for the kernel. Not here: HTTP, scraping, configuration files, the log's own format.
+
+#![allow(dead_code, reason = "the thread that reads the inbox comes with the kernel's state")]
+
+mod clock;
+mod decision;
+mod handle;
+mod ids;
+mod inbox;
+mod pending;
+mod service;
+
+pub use clock::Clock;
+pub use decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
+pub use handle::{Answer, PoolHandle, PoolStatus};
+pub use ids::{ExternalId, IdError};
+pub use pending::Pending;
+pub use service::{Engine, EngineOptions, Place, PoolOptions};

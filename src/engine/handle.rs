@@ -1,0 +1,173 @@
+//! What the faces and the observer hold of a pool: cheap to clone, never blocking.
+
+use super::clock::Clock;
+use super::decision::{Change, Fate, LeaseNotice, Unavailable};
+use super::inbox::{Inbox, Message};
+use super::pending::{Pending, Slot};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{broadcast, oneshot};
+use weir_kernel::{
+    Arrival, Cancelled, Cause, Ended, ObjectivesChange, Observation, Policy, Regime, RequestId, Step,
+};
+
+/// Handed to everybody by a pool's thread.
+pub(super) struct Shared {
+    pub name: String,
+    pub clock: Clock,
+    pub inbox: Arc<Inbox>,
+    pub steps: broadcast::Sender<Arc<[Step]>>,
+    pub status: std::sync::Mutex<PoolStatus>,
+}
+
+/// How a pool is, as of its last durable batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// The last durable step.
+    pub durable: u64,
+    /// The regime after that step.
+    pub regime: Regime,
+    /// Can its log be written?
+    pub log_writable: bool,
+    /// It takes no new requests any more.
+    pub stopping: bool,
+    /// Its thread ended because of a fault of ours.
+    pub failed: bool,
+}
+
+impl PoolStatus {
+    /// May it be sent traffic: seen, writable, not stopping, alive?
+    pub fn ready(&self) -> bool {
+        self.log_writable && !self.stopping && !self.failed && self.regime != Regime::Unknown
+    }
+}
+
+/// One pool's engine.
+#[derive(Clone)]
+pub struct PoolHandle(pub(super) Arc<Shared>);
+
+impl PoolHandle {
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The clock that its inputs are stamped with; absolute deadlines of callers are in its time.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// How it is.
+    pub fn status(&self) -> PoolStatus {
+        *self.0.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Hands in a request, checked before.
+    ///
+    /// # Errors
+    /// Nothing can be decided now; the refusal is counted into the log later.
+    pub fn admit(&self, arrival: Arrival) -> Result<Pending, Unavailable> {
+        let slot = Slot::new(arrival.idempotency.is_some());
+        self.0.inbox.arrive((arrival, Arc::clone(&slot)))?;
+        Ok(Pending::new(slot, Arc::clone(&self.0.inbox)))
+    }
+
+    /// Ends a request early: queued, it leaves the queue; running, its lease ends.
+    /// Handed in at once; only the answer is waited for.
+    pub fn cancel(&self, request: RequestId, cause: Cause) -> Answer<Fate> {
+        self.ask(|to| Message::Cancel(Cancelled { request, cause }, Some(to)))
+    }
+
+    /// A running request's stream has ended. Handed in at once; only the answer is waited for.
+    pub fn end(&self, ended: Ended) -> Answer<Fate> {
+        self.ask(|to| Message::End(ended, Some(to)))
+    }
+
+    /// The same where nobody waits to hear of it.
+    pub fn end_unheard(&self, ended: Ended) {
+        // A pool that is gone has nothing to end.
+        let _ = self.0.inbox.put(Message::End(ended, None));
+    }
+
+    /// The first byte of a running request's response was seen.
+    pub fn first_byte(&self, request: RequestId) {
+        let _ = self.0.inbox.put(Message::FirstByte(request));
+    }
+
+    /// The holder of a lease or of a ticket lives.
+    pub fn renew(&self, request: RequestId) -> Answer<Fate> {
+        self.ask(|to| Message::Renew(request, Some(to)))
+    }
+
+    /// Waits for the end of a lease. Unavailable if no such lease runs.
+    pub fn watch_lease(&self, request: RequestId) -> Answer<Result<LeaseNotice, Unavailable>> {
+        self.ask_for(|to| Message::WatchLease(request, to), Ok, Err)
+    }
+
+    /// Hands in a round of pool observation.
+    ///
+    /// # Errors
+    /// [`Unavailable::InboxFull`] while earlier rounds are unread: keep the differences for the next round.
+    pub fn observe(&self, observation: Observation) -> Result<(), Unavailable> {
+        self.0.inbox.put(Message::Observe(observation))
+    }
+
+    /// Puts other settings in force.
+    pub fn change_policy(&self, policy: Policy) -> Answer<Result<Change, Unavailable>> {
+        self.ask_for(|to| Message::Policy(Box::new(policy), to), |answer| answer, Err)
+    }
+
+    /// Changes the table of objectives.
+    pub fn change_objectives(&self, change: ObjectivesChange) -> Answer<Result<Change, Unavailable>> {
+        self.ask_for(|to| Message::Objectives(change, to), |answer| answer, Err)
+    }
+
+    /// Each batch of steps once it is durable, from here on. A receiver that falls too far behind is told how many
+    /// batches it missed (`RecvError::Lagged`) and reads them from the log; it never holds the pool up.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Step]>> {
+        self.0.steps.subscribe()
+    }
+
+    fn ask(&self, message: impl FnOnce(oneshot::Sender<Fate>) -> Message) -> Answer<Fate> {
+        self.ask_for(message, |fate| fate, Fate::Unavailable)
+    }
+
+    fn ask_for<T, U>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<T>) -> Message,
+        heard: fn(T) -> U,
+        unheard: fn(Unavailable) -> U,
+    ) -> Answer<U>
+    where
+        T: Send + 'static,
+        U: Send + 'static,
+    {
+        let (to, from) = oneshot::channel();
+        let put = self.0.inbox.put(message(to));
+        Answer(Box::pin(async move {
+            if let Err(why) = put {
+                return unheard(why);
+            }
+            from.await.map_or_else(|_| unheard(Unavailable::Failed), heard)
+        }))
+    }
+}
+
+impl std::fmt::Debug for PoolHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PoolHandle({})", self.0.name)
+    }
+}
+
+/// An answer that comes once what it tells of is durable. Dropping it does not take the input back.
+pub struct Answer<T>(Pin<Box<dyn Future<Output = T> + Send>>);
+
+impl<T> Future for Answer<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        self.0.as_mut().poll(context)
+    }
+}

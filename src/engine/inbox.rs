@@ -1,0 +1,151 @@
+//! The bounded inbox of a pool's thread: arrivals in one lane, everything else in a lane that goes first.
+//!
+//! A flood of arrivals fills its own lane and is refused there; ends, cancels and observations never wait behind
+//! it. That second lane needs no bound of its own: it holds at most a few entries for each request that was let in.
+
+use super::decision::{Change, Fate, LeaseNotice, Unavailable};
+use super::pending::Slot;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use weir_kernel::{Arrival, Cancelled, Ended, Micros, ObjectivesChange, Observation, Policy, RequestId};
+
+/// An arrival and where its answer goes.
+pub(super) type Arriving = (Arrival, Arc<Slot>);
+
+/// Everything but arrivals.
+pub(super) enum Message {
+    /// The caller of this arrival is gone.
+    Abandon(Arc<Slot>),
+    Cancel(Cancelled, Option<oneshot::Sender<Fate>>),
+    End(Ended, Option<oneshot::Sender<Fate>>),
+    FirstByte(RequestId),
+    Renew(RequestId, Option<oneshot::Sender<Fate>>),
+    Observe(Observation),
+    Policy(Box<Policy>, oneshot::Sender<Result<Change, Unavailable>>),
+    Objectives(ObjectivesChange, oneshot::Sender<Result<Change, Unavailable>>),
+    WatchLease(RequestId, oneshot::Sender<LeaseNotice>),
+    /// No new requests; the end comes when all is drained.
+    Stop {
+        drain_until: Micros,
+    },
+}
+
+/// May arrivals come in?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intake {
+    Open,
+    Closed(Unavailable),
+}
+
+/// Both lanes and the state of the intake.
+pub(super) struct Lanes {
+    pub arrivals: VecDeque<Arriving>,
+    pub first: VecDeque<Message>,
+    pub intake: Intake,
+    /// Arrivals refused here since the last time they were counted into the log, and since when.
+    pub refused: u64,
+    pub refused_since: Micros,
+    /// Observations in `first`.
+    pub observations: usize,
+    /// Somebody moved the clock, or the log has news: look again.
+    pub poked: bool,
+    asleep: bool,
+}
+
+/// Shared by a pool's thread (which alone takes) and everybody who has input for it.
+pub(super) struct Inbox {
+    lanes: Mutex<Lanes>,
+    wake: Condvar,
+    arrivals_max: usize,
+}
+
+/// Observations that may wait unread; beyond it the observer keeps its differences for the next round.
+const OBSERVATIONS_MAX: usize = 4;
+
+impl Inbox {
+    pub fn new(arrivals_max: usize) -> Self {
+        let lanes = Lanes {
+            arrivals: VecDeque::new(),
+            first: VecDeque::new(),
+            intake: Intake::Open,
+            refused: 0,
+            refused_since: Micros::ZERO,
+            observations: 0,
+            poked: false,
+            asleep: false,
+        };
+        Inbox { lanes: Mutex::new(lanes), wake: Condvar::new(), arrivals_max }
+    }
+
+    /// Takes an arrival in, or says why not (and counts it).
+    pub fn arrive(&self, arriving: Arriving) -> Result<(), Unavailable> {
+        let mut lanes = self.lock();
+        let refusal = match lanes.intake {
+            Intake::Closed(why) => Some(why),
+            Intake::Open if lanes.arrivals.len() >= self.arrivals_max => Some(Unavailable::InboxFull),
+            Intake::Open => None,
+        };
+        if let Some(why) = refusal {
+            if lanes.refused == 0 {
+                lanes.refused_since = arriving.0.received_at;
+            }
+            lanes.refused += 1;
+            return Err(why);
+        }
+        lanes.arrivals.push_back(arriving);
+        self.rouse(lanes);
+        Ok(())
+    }
+
+    /// Puts anything else into the lane that goes first. Given back if the pool's thread is gone.
+    pub fn put(&self, message: Message) -> Result<(), Unavailable> {
+        let mut lanes = self.lock();
+        if let Intake::Closed(why @ (Unavailable::Stopped | Unavailable::Failed)) = lanes.intake {
+            return Err(why);
+        }
+        if matches!(message, Message::Observe(_)) {
+            if lanes.observations >= OBSERVATIONS_MAX {
+                return Err(Unavailable::InboxFull);
+            }
+            lanes.observations += 1;
+        }
+        lanes.first.push_back(message);
+        self.rouse(lanes);
+        Ok(())
+    }
+
+    /// Wakes the thread to look again at the clock and the log.
+    pub fn poke(&self) {
+        let mut lanes = self.lock();
+        lanes.poked = true;
+        self.rouse(lanes);
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rouse(&self, mut lanes: MutexGuard<'_, Lanes>) {
+        if std::mem::take(&mut lanes.asleep) {
+            drop(lanes);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Sleeps until something comes in or `span` is over (`None`: no end). May wake for nothing.
+    pub fn sleep<'a>(
+        &'a self,
+        mut lanes: MutexGuard<'a, Lanes>,
+        span: Option<Duration>,
+    ) -> MutexGuard<'a, Lanes> {
+        lanes.asleep = true;
+        let mut lanes = match span {
+            Some(span) => self.wake.wait_timeout(lanes, span).unwrap_or_else(PoisonError::into_inner).0,
+            None => self.wake.wait(lanes).unwrap_or_else(PoisonError::into_inner),
+        };
+        lanes.asleep = false;
+        lanes
+    }
+}
