@@ -7,15 +7,21 @@
 
 extern crate alloc;
 
+pub mod ceilings;
 mod event;
+mod fine;
 mod input;
+pub mod ordering;
 mod outcome;
 mod policy;
 mod ratio;
+pub mod saturation;
+pub mod service;
 mod step;
 mod time;
 
 pub use event::*;
+pub use fine::Fine;
 pub use input::*;
 pub use outcome::*;
 pub use policy::*;
