@@ -10,6 +10,7 @@ pub mod load;
 pub mod log;
 pub mod serve;
 pub mod simpool;
+pub mod units;
 
 /// Flow control for LLM inference pools: admits, queues and sheds by priority, fairness and time budgets.
 #[derive(Debug, Parser)]
@@ -22,6 +23,7 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
     /// Run the service.
     Serve(serve::Args),
