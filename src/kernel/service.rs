@@ -139,14 +139,19 @@ pub fn normalize(value: u128, min: u128, max: u128) -> Fine {
 
 /// The score of a flow among those with work, in steps of 1e-18; the highest goes first.
 ///
-/// `w_service (1 - norm(service)) + w_wait norm(head wait)`. Services may be scaled or read: the range cancels it.
+/// `w_service (1 - norm(service)) + w_wait norm(head wait)`; waits in microseconds. Services may be scaled or read:
+/// the range cancels the scale.
 pub fn score(
     params: &ProgramAware,
-    (service, service_min, service_max): (u128, u128, u128),
-    (wait, wait_min, wait_max): (Micros, Micros, Micros),
+    service: u128,
+    service_min: u128,
+    service_max: u128,
+    wait: u64,
+    wait_min: u64,
+    wait_max: u64,
 ) -> i128 {
     let least = Fine::ONE - normalize(service, service_min, service_max);
-    let wait = normalize(u128::from(wait.0), u128::from(wait_min.0), u128::from(wait_max.0));
+    let wait = normalize(u128::from(wait), u128::from(wait_min), u128::from(wait_max));
     let weighed = |weight: Ratio, part: Fine| i128::from(weight.0).saturating_mul(part.0);
     weighed(params.weight_service, least).saturating_add(weighed(params.weight_head_wait, wait))
 }
@@ -268,15 +273,15 @@ mod tests {
     #[test]
     fn the_least_served_and_the_longest_waiting_score_best() {
         let params = ProgramAware::default();
-        let m = Micros;
-        for (service, wait, want) in [
-            ((0, 0, 100), (m(9), m(0), m(9)), 1_000_000),
-            ((100, 0, 100), (m(0), m(0), m(9)), 0),
-            ((50, 0, 100), (m(3), m(3), m(3)), 500_000),
-            ((100, 0, 100), (m(9), m(0), m(9)), 200_000),
-            ((7, 7, 7), (m(3), m(3), m(3)), 500_000),
+        for ((service, min, max), (wait, shortest, longest), want) in [
+            ((0, 0, 100), (9, 0, 9), 1_000_000),
+            ((100, 0, 100), (0, 0, 9), 0),
+            ((50, 0, 100), (3, 3, 3), 500_000),
+            ((100, 0, 100), (9, 0, 9), 200_000),
+            ((7, 7, 7), (3, 3, 3), 500_000),
         ] {
-            assert_eq!(score(&params, service, wait), want * Fine::SCALE, "{service:?} {wait:?}");
+            let got = score(&params, service, min, max, wait, shortest, longest);
+            assert_eq!(got, want * Fine::SCALE, "{service} {wait}");
         }
     }
 
