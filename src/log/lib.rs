@@ -6,6 +6,7 @@ pub mod error;
 mod fault;
 pub mod frame;
 mod header;
+pub mod segment;
 
 pub use chain::{Chain, Hash, Head};
 pub use codec::Codec;
@@ -13,3 +14,4 @@ pub use error::LogError;
 pub use fault::{FrameError, FrameFault};
 pub use frame::{Draft, Frame};
 pub use header::{FRAME_MAX, FrameHeader, POOL_NAME_MAX, pool_name_fault};
+pub use segment::{Damage, SegmentError};
