@@ -6,7 +6,9 @@ pub mod error;
 mod fault;
 pub mod frame;
 mod header;
+pub mod reader;
 pub mod segment;
+pub mod snapshot;
 
 pub use chain::{Chain, Hash, Head};
 pub use codec::Codec;

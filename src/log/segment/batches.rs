@@ -125,7 +125,7 @@ impl BlockFrames {
     pub(crate) fn damaged(&self, file: &str, fault: Fault) -> SegmentError {
         SegmentError::Damaged(Box::new(Damage {
             file: file.to_owned(),
-            offset: self.block.offset,
+            offset: Some(self.block.offset),
             block: Some(self.block.number),
             batch: Some(self.next_seq),
             fault,
@@ -167,8 +167,13 @@ pub struct BatchStream<R: Read> {
 impl<R: Read> BatchStream<R> {
     /// `name` is what errors call the input.
     pub fn new(input: R, name: impl Into<String>) -> Self {
+        Self::within(input, name, 0)
+    }
+
+    /// The same where the input is the rest of a file, from this offset on.
+    pub fn within(input: R, name: impl Into<String>, offset: u64) -> Self {
         BatchStream {
-            sections: SectionStream::new(input, name),
+            sections: SectionStream::within(input, name, offset),
             header: None,
             block: None,
             chain: Chain::anywhere(),
@@ -230,6 +235,11 @@ impl<R: Read> BatchStream<R> {
     /// What errors call the input.
     pub fn name(&self) -> &str {
         self.sections.name()
+    }
+
+    /// Damage at an offset of the input.
+    pub(crate) fn sections_damaged(&self, offset: u64, fault: Fault) -> SegmentError {
+        self.sections.damaged(offset, fault)
     }
 
     fn follow(&mut self, frame: Frame) -> Result<Frame, SegmentError> {

@@ -94,8 +94,8 @@ impl SegmentError {
 pub struct Damage {
     /// The file, or `stdin`.
     pub file: String,
-    /// Offset in the file of the part that is damaged.
-    pub offset: u64,
+    /// Offset in the file of the part that is damaged, where there is one.
+    pub offset: Option<u64>,
     /// The block within its section, from 0.
     pub block: Option<u32>,
     /// The first sequence of the damaged batch (or of the first that may be damaged).
@@ -106,7 +106,10 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: damaged at byte {}", self.file, self.offset)?;
+        write!(f, "{}: damaged", self.file)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
         if let Some(block) = self.block {
             write!(f, ", block {block}")?;
         }

