@@ -1,1 +1,16 @@
-//! Turns what endpoints report into observations: scrape, push, deadband, edges.
+//! Watches the model servers of a pool and tells the kernel what changed, one input per round.
+//!
+//! Endpoints are set in the configuration or pushed; their load is scraped or pushed. Fresh or stale becomes an edge
+//! here. Not here: saturation and regimes, which the kernel derives.
+
+mod names;
+mod scrape;
+mod table;
+mod text;
+mod watch;
+
+pub use names::{MetricNames, Preset};
+pub use scrape::{ScrapeFault, ScrapeOptions, metrics_uri};
+pub use table::{ENDPOINTS_MAX, KV_DEADBAND, Known, LOGGED_EVERY, Spec, TooMany};
+pub use text::{Load, TextFault, read};
+pub use watch::{EndpointStatus, Feed, Observer, ObserverOptions, Push, View};
