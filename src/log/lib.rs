@@ -3,10 +3,12 @@
 pub mod chain;
 pub mod codec;
 pub mod error;
+pub mod export;
 mod fault;
 pub mod frame;
 mod header;
 pub mod reader;
+pub mod seal;
 pub mod segment;
 pub mod snapshot;
 

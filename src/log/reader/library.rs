@@ -65,13 +65,17 @@ impl Library {
         Ok(library)
     }
 
-    /// Everything in the given segment files, snapshot files and exports.
+    /// Everything in the given segment files, snapshot files and exports, and sealed in the given data directories.
     ///
     /// # Errors
     /// A file that cannot be read, damage in its headers or footers.
     pub fn of_files(paths: &[PathBuf]) -> Result<Library, SegmentError> {
         let mut library = Library::default();
         for path in paths {
+            if path.is_dir() {
+                library.add(Library::of_dir(path)?);
+                continue;
+            }
             let file = SectionFile::open(path).map_err(|error| explain(path, error))?;
             for (number, section) in file.sections.iter().enumerate() {
                 let shelf = library.pools.entry(section.header.pool.clone()).or_default();
@@ -96,6 +100,14 @@ impl Library {
             shelf.snapshots.sort();
         }
         Ok(library)
+    }
+
+    fn add(&mut self, other: Library) {
+        for (pool, shelf) in other.pools {
+            let mine = self.pools.entry(pool).or_default();
+            mine.pieces.extend(shelf.pieces);
+            mine.snapshots.extend(shelf.snapshots);
+        }
     }
 
     /// The shelf of a pool.

@@ -4,10 +4,12 @@
 //! directory can be read as far as it is sealed; its hot window only the server itself can read.
 
 mod library;
+mod logs;
 mod source;
 
 pub use library::{Library, Piece, Shelf};
-pub use source::{FrameSource, HotFrames};
+pub use logs::Logs;
+pub use source::{FrameSource, HotFrames, HotWindow};
 
 use crate::chain::{Chain, Head};
 use crate::fault::FrameFault;

@@ -11,6 +11,21 @@ use weir_kernel::Micros;
 /// Batches of the hot window of one pool, in order.
 pub type HotFrames = Box<dyn Iterator<Item = Result<Frame, LogError>> + Send>;
 
+/// The hot window of a log, opened: what is not sealed yet.
+pub trait HotWindow {
+    /// The pools that have batches there.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    fn pools(&self) -> Result<Vec<String>, LogError>;
+
+    /// The batches of a pool from the one that holds this sequence on.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    fn frames(&self, pool: &str, from_seq: u64) -> Result<HotFrames, LogError>;
+}
+
 /// A source, opened.
 pub(super) enum Source {
     Front { stream: Box<BatchStream<Take<BufReader<File>>>>, name: String },

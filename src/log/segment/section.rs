@@ -76,9 +76,9 @@ impl<W: Write> SectionWriter<W> {
         self.in_block == 0
     }
 
-    /// Bytes written so far, without the block being filled.
+    /// Bytes written so far, the block being filled counted unpacked.
     pub fn written(&self) -> u64 {
-        self.written
+        self.written + self.raw.len() as u64
     }
 
     /// The sequences and times of all items so far.
