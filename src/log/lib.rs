@@ -1,6 +1,7 @@
 //! The decision log: group commit over sled, sealed segments, snapshots, recovery.
 
 pub mod chain;
+pub mod check;
 pub mod codec;
 pub mod error;
 pub mod export;

@@ -1,6 +1,6 @@
 //! A log as its readers see it: what is sealed, and the hot window where it is at hand.
 
-use super::{Bound, HotWindow, Library, LogReader};
+use super::{Bound, HotFrames, HotWindow, Library, LogReader};
 use crate::chain::Head;
 use crate::segment::{SectionFile, SegmentError};
 use crate::snapshot::SnapshotRef;
@@ -64,11 +64,19 @@ impl Logs {
             Bound::Seq(seq) => seq.max(sealed + 1),
             Bound::Open | Bound::Time(_) => sealed + 1,
         };
-        let hot = match &self.hot {
-            Some(hot) => Some(hot.frames(pool, first)?),
-            None => None,
-        };
+        let hot = self.hot_frames(pool, first)?;
         Ok(LogReader::new(pool, shelf, hot, from, to))
+    }
+
+    /// The hot batches of a pool from a sequence on, if the hot window is at hand.
+    ///
+    /// # Errors
+    /// A hot window that cannot be read.
+    pub fn hot_frames(&self, pool: &str, from_seq: u64) -> Result<Option<HotFrames>, SegmentError> {
+        match &self.hot {
+            Some(hot) => Ok(Some(hot.frames(pool, from_seq)?)),
+            None => Ok(None),
+        }
     }
 
     /// Where what is sealed of a pool ends, from the footer of its last section; none if nothing is sealed.

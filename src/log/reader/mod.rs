@@ -9,6 +9,7 @@ mod source;
 
 pub use library::{Library, Piece, Shelf};
 pub use logs::Logs;
+pub(crate) use source::open_front;
 pub use source::{FrameSource, HotFrames, HotWindow};
 
 use crate::chain::{Chain, Head};

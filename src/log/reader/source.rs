@@ -6,6 +6,7 @@ use crate::reader::Piece;
 use crate::segment::{BatchStream, BlockFrames, SectionFile, SegmentError};
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom, Take};
+use std::path::Path;
 use weir_kernel::Micros;
 
 /// Batches of the hot window of one pool, in order.
@@ -28,7 +29,7 @@ pub trait HotWindow {
 
 /// A source, opened.
 pub(super) enum Source {
-    Front { stream: Box<BatchStream<Take<BufReader<File>>>>, name: String },
+    Front { stream: Box<SectionFrames>, name: String },
     Inside { file: Box<SectionFile>, section: usize, next: u32, block: Option<BlockFrames> },
     Hot(HotFrames),
     Stream(Box<dyn FrameSource>),
@@ -55,29 +56,26 @@ pub(super) enum Start {
 
 impl Source {
     pub(super) fn open(piece: &Piece, start: Start) -> Result<Source, SegmentError> {
+        if matches!(start, Start::Front) {
+            let stream = Box::new(open_front(piece)?);
+            return Ok(Source::Front { stream, name: piece.path.display().to_string() });
+        }
         let mut file = SectionFile::open(&piece.path)?;
         let number = piece.section;
         let Some(section) = file.sections.get(number) else {
-            let reason = format!("has no section {number}");
-            return Err(SegmentError::Mismatch { file: piece.path.display().to_string(), reason });
+            return Err(no_section(piece));
         };
         let next = match start {
             Start::Front => 0,
             Start::Seq(seq) => section.block_of_seq(seq),
             Start::Time(at) => section.block_of_time(at),
         };
-        let name = piece.path.display().to_string();
         if next > 0 {
             let block = file.block(number, next)?.map(BlockFrames::new);
             return Ok(Source::Inside { file: Box::new(file), section: number, next: next + 1, block });
         }
-        let (from, length) = (section.start, section.length);
-        let mut input = File::open(&piece.path).map_err(SegmentError::path(&piece.path, "open"))?;
-        input.seek(SeekFrom::Start(from)).map_err(SegmentError::path(&piece.path, "read"))?;
-        let input = std::io::Read::take(BufReader::with_capacity(256 << 10, input), length);
-        let mut stream = Box::new(BatchStream::within(input, name.clone(), from));
-        stream.section()?;
-        Ok(Source::Front { stream, name })
+        let stream = Box::new(front(&piece.path, section.start, section.length)?);
+        Ok(Source::Front { stream, name: piece.path.display().to_string() })
     }
 
     /// What errors call it.
@@ -105,4 +103,34 @@ impl Source {
             },
         }
     }
+}
+
+/// The batches of one section of a file, from its front.
+pub(crate) type SectionFrames = BatchStream<Take<BufReader<File>>>;
+
+/// Opens a section from its front, so that the check over all of it is done.
+pub(crate) fn open_front(piece: &Piece) -> Result<SectionFrames, SegmentError> {
+    // The first section is opened without a look at the footer: reading it from the front says more exactly what is wrong.
+    if piece.section == 0 {
+        return front(&piece.path, 0, u64::MAX);
+    }
+    let file = SectionFile::open(&piece.path)?;
+    match file.sections.get(piece.section) {
+        Some(section) => front(&piece.path, section.start, section.length),
+        None => Err(no_section(piece)),
+    }
+}
+
+fn front(path: &Path, from: u64, length: u64) -> Result<SectionFrames, SegmentError> {
+    let mut input = File::open(path).map_err(SegmentError::path(path, "open"))?;
+    input.seek(SeekFrom::Start(from)).map_err(SegmentError::path(path, "read"))?;
+    let input = std::io::Read::take(BufReader::with_capacity(256 << 10, input), length);
+    let mut stream = BatchStream::within(input, path.display().to_string(), from);
+    stream.section()?;
+    Ok(stream)
+}
+
+fn no_section(piece: &Piece) -> SegmentError {
+    let reason = format!("has no section {}", piece.section);
+    SegmentError::Mismatch { file: piece.path.display().to_string(), reason }
 }
