@@ -1,7 +1,7 @@
 //! What callers are told: each value here rests on steps that are durable.
 
 use thiserror::Error;
-use weir_kernel::{Cause, LeaseEnd, Limit, LostCause, Micros, Outcome, Reason, Regime, RequestId};
+use weir_kernel::{Cause, LeaseEnd, LeaseEndCause, Limit, Micros, Outcome, Reason, Regime, RequestId};
 
 /// What became of an arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct LeaseNotice {
     /// How.
     pub end: LeaseEnd,
     /// Why, where it did not simply complete.
-    pub cause: Option<LostCause>,
+    pub cause: Option<LeaseEndCause>,
     /// How long it ran.
     pub ran: Micros,
 }

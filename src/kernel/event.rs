@@ -56,7 +56,7 @@ impl fmt::Display for Regime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// The run's first step is taken: the regime is `Unknown` again, and no budget ran while we were down.
-    StartNoted { queued: u64, leases: u64 },
+    StartNoted { queued: u64, leases: u64, resumable_until: Micros },
     /// The settings of the input are in force.
     PolicyAdopted,
     /// The objectives of the input are in force.
@@ -87,8 +87,10 @@ pub enum Event {
     RenewalNoted { request: RequestId },
     /// The first byte of the lease's response was seen.
     FirstByteNoted { request: RequestId },
-    /// The view of the pool changed; the raw gauge that follows from it.
-    Viewed { endpoints: u16, fresh: u16, saturation: Ratio },
+    /// The observation of the input is taken over.
+    Viewed,
+    /// What follows from the view is another figure than before.
+    GaugeMoved { endpoints: u16, fresh: u16, saturation: Ratio },
     /// The pool's regime changed.
     RegimeChanged { from: Regime, to: Regime, endpoints: u16, fresh: u16 },
     /// Queued work is held, and by what. Written when that changes.
@@ -97,10 +99,19 @@ pub enum Event {
     HoldLifted,
     /// Round-robin fairness served this flow last (none: start over).
     TurnTaken { priority: i32, last: Option<FlowId> },
-    /// Attained service of a flow's program rose; the value is scaled (see `service.rs`).
-    ServiceCharged { flow: FlowId, service: u128 },
-    /// The scale of attained service moved on.
-    ServiceRescaled { epoch: Micros },
+    /// Attained service of the request's program rose; the value is scaled (see `service.rs`).
+    ServiceCharged { request: RequestId, service: u128 },
+    /// The scale of attained service moved on: every value is shifted right by so many bits.
+    ServiceRescaled { epoch: Micros, shift: u32 },
+    /// A program that has been idle for long is forgotten.
+    ProgramForgotten { program: String },
+    /// Other settings give a class of queued requests other budgets, measured from the same instants.
+    ClassRebudgeted {
+        priority: i32,
+        header_class: Option<Micros>,
+        saturation_budget: Micros,
+        no_endpoint_budget: Micros,
+    },
     /// The alternation of soft-reflective ceilings moved on.
     CeilingTicked { tick: u64 },
     /// New requests are refused from here on.
@@ -117,8 +128,6 @@ pub enum Event {
     RecoveryEnded,
     /// The first fresh samples after a restart are in; orphans beyond what they show have been ended.
     OrphansSettled { kept: u64, lost: u64 },
-    /// A caller that could have come back after the restart did not.
-    ResumeWindowClosed { request: RequestId },
 
     /// Snapshot: sequence, time, clocks and counters.
     RestatedCore(Box<RestatedCore>),
@@ -141,6 +150,8 @@ pub enum Event {
     RestatedLease(Box<RestatedLease>),
     /// Snapshot: a remembered idempotency key.
     RestatedKey(Box<RestatedKey>),
+    /// Snapshot: a program of least-attained-service fairness.
+    RestatedProgram(Box<RestatedProgram>),
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.
@@ -216,7 +227,7 @@ pub struct Rejected {
     pub cause: Option<Cause>,
     /// Whole seconds for `Retry-After`, 1 to 30, where a figure can be given honestly.
     pub retry_after: Option<u8>,
-    /// Effective saturation at the decision.
+    /// The raw gauge as last viewed.
     pub saturation: Ratio,
 }
 
@@ -273,6 +284,8 @@ pub struct Dispatched {
     pub ceiling: Ratio,
     /// The step of the observation that the gauge rests on.
     pub observed: u64,
+    /// Output tokens that it is expected to hold, where the detector estimates them (else 0).
+    pub output_estimate: u64,
 }
 
 /// A queued request ended without being admitted.
@@ -352,20 +365,18 @@ pub struct LeaseEnded {
     /// How long it ran.
     pub ran: Micros,
     /// Why, where it did not simply complete.
-    pub cause: Option<LostCause>,
+    pub cause: Option<LeaseEndCause>,
 }
 
-/// Why a lease was lost. Numbers are on disk: append, never renumber.
+/// Why a lease ended otherwise than by itself. Numbers are on disk: append, never renumber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum LostCause {
+pub enum LeaseEndCause {
     /// Our process died, and its stream with it.
     Restart,
     /// Nobody renewed it.
     Timeout,
     /// After a restart the endpoints' own metrics do not show it.
     NotAtEngine,
-    /// Its endpoint left the pool.
-    EndpointGone,
     /// It was cancelled by its caller or an operator.
     Cancelled(Cause),
 }
@@ -440,10 +451,19 @@ pub struct RestatedFlow {
     pub priority: i32,
     /// When its last request left the queue, if none is queued.
     pub idle_since: Option<Micros>,
+}
+
+/// One program of least-attained-service fairness (a fairness id, over all bands).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedProgram {
+    /// Its name.
+    pub name: String,
     /// Attained service, scaled.
     pub service: u128,
-    /// Requests of it that run.
-    pub running: u64,
+    /// Requests of it that are queued or run.
+    pub active: u64,
+    /// When the last of them ended, if none is left.
+    pub idle_since: Option<Micros>,
 }
 
 /// One endpoint.
@@ -496,6 +516,24 @@ pub struct RestatedQueued {
     pub resumable_until: Option<Micros>,
     /// When its holder was last heard of (tickets).
     pub heard_at: Micros,
+    /// The budgets of its class: saturation, no endpoint.
+    pub budgets: [Micros; 2],
+    /// Recovery has still to end it.
+    pub doomed: bool,
+    /// The program whose account it is on.
+    pub program: Option<String>,
+}
+
+/// Where a lease runs. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Whereabouts {
+    /// Somewhere in the pool.
+    #[default]
+    Unknown,
+    /// On this endpoint.
+    At(Slot),
+    /// On an endpoint that left the pool: it loads none of the others.
+    Gone,
 }
 
 /// One lease.
@@ -503,24 +541,28 @@ pub struct RestatedQueued {
 pub struct RestatedLease {
     /// Which one.
     pub request: RequestId,
-    /// Its flow, if that still exists.
-    pub flow: Option<FlowId>,
     /// Its priority.
     pub priority: i32,
-    /// Where it runs, if known.
-    pub endpoint: Option<Slot>,
+    /// Where it runs.
+    pub at: Whereabouts,
     /// When it was admitted.
     pub dispatched_at: Micros,
     /// When its holder was last heard of (held leases).
     pub heard_at: Micros,
     /// Prompt tokens it was charged with.
     pub prompt_tokens: u32,
+    /// Output tokens it was charged with.
+    pub output_estimate: u64,
+    /// The program that its service is charged to.
+    pub program: Option<String>,
     /// Has its first byte been seen?
     pub first_byte: bool,
     /// How it came in.
     pub face: Face,
     /// It ran before the last restart and is not settled yet.
     pub orphan: bool,
+    /// Recovery has still to end it.
+    pub doomed: bool,
     /// Its idempotency key.
     pub key: Option<Idempotency>,
 }

@@ -68,6 +68,7 @@ pub fn arrived(random: &mut Random, seq: u64, at: Micros) -> Step {
         effective: Ratio(random.below(900_000) as i64),
         ceiling: Ratio::ONE,
         observed: seq.saturating_sub(random.below(60)),
+        output_estimate: 0,
     });
     Step { seq, at, input: Input::Arrived(arrival), events: vec![enqueued, dispatched] }
 }

@@ -1,0 +1,359 @@
+//! A request arrives: repeated, refused or queued.
+//!
+//! Not here: whether it may run at once (`dispatch.rs`, in the same step).
+
+use crate::clocks::Budgets;
+use crate::queues::{Flow, Queued, Ready, make_ready};
+use crate::turn::Turn;
+use crate::{
+    Arrival, BandOrigin, BandSettings, BudgetSource, Cause, Enqueued, Event, Face, FlowId, Input, Limit,
+    LimitKind, Micros, OrderKey, Outcome, Policy, Ratio, Reason, Regime, Rejected, RequestId, State,
+    ordering,
+};
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+
+/// The flow of requests that name none (seed-system.md section 4).
+pub const DEFAULT_FLOW: &str = "default-flow";
+
+pub(crate) fn fairness_id(arrival: &Arrival) -> &str {
+    if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id }
+}
+
+/// The budgets that a band's settings and a caller's shorter wish give, and which scope set the first.
+pub(crate) fn budgets(
+    policy: &Policy,
+    settings: &BandSettings,
+    header: Option<Micros>,
+) -> (Budgets, BudgetSource, Option<Micros>) {
+    let (own, source) = match settings.saturation_budget {
+        Some(budget) => (budget, BudgetSource::Band),
+        None => (policy.saturation_budget, BudgetSource::Global),
+    };
+    let no_endpoint = settings.no_endpoint_budget.unwrap_or(policy.no_endpoint_budget);
+    match header.filter(|ttl| !ttl.is_zero() && (own.is_zero() || *ttl < own)) {
+        Some(ttl) => (Budgets { saturation: ttl, no_endpoint }, BudgetSource::Header, Some(ttl)),
+        None => (Budgets { saturation: own, no_endpoint }, source, None),
+    }
+}
+
+/// Who it is and where it would wait.
+struct Identity {
+    priority: i32,
+    objective_unknown: bool,
+}
+
+fn identify(state: &State, arrival: &Arrival) -> Identity {
+    let known = arrival.objective.as_ref().map(|name| state.objectives.get(name).copied());
+    Identity {
+        priority: arrival.priority.or(known.flatten()).unwrap_or(0),
+        objective_unknown: matches!(known, Some(None)),
+    }
+}
+
+pub(crate) fn arrived(turn: &mut Turn<'_>, arrival: &Arrival) {
+    let who = identify(turn.state, arrival);
+    if repeated(turn, arrival, &who) {
+        return;
+    }
+    let refuse =
+        |outcome, reason, cause, limit, retry_after| Refusal { outcome, reason, cause, limit, retry_after };
+    if turn.state.draining_until.is_some() || turn.state.stopped {
+        let cause = Some(Cause::ShuttingDown);
+        return reject(turn, &who, refuse(Outcome::RejectedOther, Reason::ShuttingDown, cause, None, None));
+    }
+    if arrival.deadline.is_some_and(|deadline| deadline <= turn.now()) {
+        let cause = Some(Cause::ClientDeadline);
+        return reject(
+            turn,
+            &who,
+            refuse(Outcome::RejectedOther, Reason::ContextCancelled, cause, None, None),
+        );
+    }
+    if !turn.state.policy.flow_control && who.priority < 0 && saturated_without_queue(turn.state) {
+        return reject(turn, &who, refuse(Outcome::RejectedCapacity, Reason::Saturated, None, None, None));
+    }
+    if !turn.state.bands.contains_key(&who.priority) && !provision(turn, who.priority) {
+        return reject(turn, &who, refuse(Outcome::RejectedCapacity, Reason::BandLimit, None, None, None));
+    }
+    if turn.state.policy.flow_control
+        && let Some(limit) = over_limit(turn.state, who.priority, arrival.bytes)
+    {
+        let (outcome, reason) = capacity_outcome(turn.state);
+        let retry_after = match reason {
+            Reason::Saturated => turn.state.bands.get(&who.priority).and_then(|b| b.retry_after(turn.now())),
+            _other => None,
+        };
+        return reject(turn, &who, refuse(outcome, reason, None, Some(limit), retry_after));
+    }
+    enqueue(turn, arrival, &who);
+}
+
+/// The same idempotency key came before: this call shares that one's fate, or is a mistake.
+fn repeated(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) -> bool {
+    let Some(key) = arrival.idempotency else { return false };
+    let Some(entry) = turn.state.keys.get(&key.key) else { return false };
+    if entry.body != key.body {
+        let refusal = Refusal {
+            outcome: Outcome::RejectedOther,
+            reason: Reason::IdempotencyMismatch,
+            cause: None,
+            limit: None,
+            retry_after: None,
+        };
+        reject(turn, who, refusal);
+        return true;
+    }
+    let of = entry.request;
+    let resumed = turn.state.queued.get(&of).is_some_and(|q| q.resumable_until.is_some());
+    turn.emit(Event::Repeated { of, resumed });
+    true
+}
+
+struct Refusal {
+    outcome: Outcome,
+    reason: Reason,
+    cause: Option<Cause>,
+    limit: Option<Limit>,
+    retry_after: Option<u8>,
+}
+
+fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
+    let Refusal { outcome, reason, cause, limit, retry_after } = refusal;
+    let event = Event::Rejected(Rejected {
+        outcome,
+        reason,
+        regime: turn.state.clocks.regime,
+        priority: who.priority,
+        objective_unknown: who.objective_unknown,
+        limit,
+        cause,
+        retry_after,
+        saturation: turn.state.endpoints.raw,
+    });
+    turn.emit_decision(event);
+}
+
+/// With flow control off there is no queue: the gauge alone decides on sheddable requests (contract.md row 32).
+fn saturated_without_queue(state: &State) -> bool {
+    state.saturation().1 >= Ratio::ONE
+}
+
+fn provision(turn: &mut Turn<'_>, priority: i32) -> bool {
+    let provisioned = turn.state.bands.values().filter(|b| b.origin == BandOrigin::Provisioned).count();
+    if provisioned >= usize::try_from(turn.state.policy.max_dynamic_bands).unwrap_or(usize::MAX) {
+        return false;
+    }
+    let settings = Box::new(turn.state.policy.template_for(priority).clone());
+    turn.emit(Event::BandOpened { priority, origin: BandOrigin::Provisioned, settings });
+    true
+}
+
+/// The first limit that one more request of this size would pass, in the order of seed-system.md 6.3.
+fn over_limit(state: &State, priority: i32, bytes: u64) -> Option<Limit> {
+    let band = state.bands.get(&priority)?;
+    let requests = state.queued.len() as u64;
+    [
+        (LimitKind::GlobalBytes, state.queued_bytes, bytes, state.policy.max_bytes),
+        (LimitKind::GlobalRequests, requests, 1, state.policy.max_requests),
+        (LimitKind::BandBytes, band.bytes, bytes, band.settings.max_bytes),
+        (LimitKind::BandRequests, band.requests, 1, band.settings.max_requests),
+    ]
+    .into_iter()
+    .find(|(_, held, more, limit)| *limit > 0 && held.saturating_add(*more) > *limit)
+    .map(|(which, held, _, limit)| Limit { which, held, limit })
+}
+
+/// How a refusal for lack of queue room is counted: by whether anything could serve at all.
+fn capacity_outcome(state: &State) -> (Outcome, Reason) {
+    match state.clocks.regime {
+        Regime::Unknown => (Outcome::RejectedNoEndpoints, Reason::NotReady),
+        Regime::NoEndpoints => (Outcome::RejectedNoEndpoints, Reason::NoEndpoints),
+        Regime::NoFreshMetrics => (Outcome::RejectedNoEndpoints, Reason::NoFreshMetrics),
+        Regime::HasEndpoints if state.is_blind() => (Outcome::RejectedNoEndpoints, Reason::NoFreshMetrics),
+        Regime::HasEndpoints => (Outcome::RejectedCapacity, Reason::Saturated),
+    }
+}
+
+fn enqueue(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) {
+    let state = &*turn.state;
+    let Some(band) = state.bands.get(&who.priority) else { return };
+    let name = fairness_id(arrival);
+    let known = band.flows.get(name).copied();
+    let header = arrival.ttl.map(|ttl| state.classes.header_class(ttl));
+    let (budgets, budget_source, header_class) = budgets(&state.policy, &band.settings, header);
+    let order = ordering::order_key(band.settings.ordering, arrival, state.now, budgets.saturation);
+    let depth = band.requests + 1;
+    let flow = known.unwrap_or(FlowId(state.next_flow));
+    if arrival.idempotency.is_some()
+        && state.keys.len() >= usize::try_from(state.policy.idempotency_keys).unwrap_or(usize::MAX)
+        && let Some(key) = state.keys.oldest()
+    {
+        turn.emit(Event::KeyForgotten { key });
+    }
+    if known.is_none() {
+        turn.emit(Event::FlowOpened { flow, priority: who.priority });
+    }
+    turn.emit(Event::Enqueued(Enqueued {
+        flow,
+        priority: who.priority,
+        objective_unknown: who.objective_unknown,
+        saturation_budget: budgets.saturation,
+        no_endpoint_budget: budgets.no_endpoint,
+        budget_source,
+        header_class,
+        order,
+        depth,
+    }));
+}
+
+pub(crate) fn apply_flow_opened(state: &mut State, input: &Input, id: FlowId, priority: i32) {
+    let Input::Arrived(arrival) = input else { return };
+    let name: Arc<str> = Arc::from(fairness_id(arrival));
+    add_flow(state, id, name, priority);
+}
+
+pub(crate) fn add_flow(state: &mut State, id: FlowId, name: Arc<str>, priority: i32) {
+    if let Some(band) = state.bands.get_mut(&priority) {
+        band.flows.insert(Arc::clone(&name), id);
+        if let Some(since) = band.idle_since.take() {
+            state.idle_bands.remove(&(since, priority));
+        }
+    }
+    let flow = Flow { name, priority, queued: 0, line: BTreeSet::new(), idle_since: None };
+    state.flows.insert(id, flow);
+    state.next_flow = state.next_flow.max(id.0.wrapping_add(1));
+}
+
+pub(crate) fn apply_enqueued(state: &mut State, input: &Input, e: &Enqueued) {
+    let Input::Arrived(arrival) = input else { return };
+    let id = RequestId(state.seq);
+    let now = state.now;
+    state.counters.arrivals += 1;
+    let queued = Queued {
+        flow: e.flow,
+        priority: e.priority,
+        order: e.order,
+        enqueued_at: now,
+        marks: state.clocks.read(now),
+        bytes: arrival.bytes,
+        prompt_tokens: arrival.prompt_tokens.unwrap_or(0),
+        header_class: e.header_class,
+        deadline: arrival.deadline,
+        face: arrival.face,
+        choose_endpoint: arrival.choose_endpoint,
+        key: arrival.idempotency,
+        resumable_until: None,
+        heard_at: now,
+        doomed: false,
+        program: program_of(state, e.flow, e.priority),
+    };
+    if let Some(name) = &queued.program {
+        enter_program(state, name);
+    }
+    if let Some(key) = arrival.idempotency {
+        state.keys.remember(key, id, None);
+    }
+    let budgets = Budgets { saturation: e.saturation_budget, no_endpoint: e.no_endpoint_budget };
+    if let Some(band) = state.bands.get_mut(&e.priority) {
+        band.active_since.get_or_insert(now);
+    }
+    insert_queued(state, id, queued, budgets);
+}
+
+/// Puts a queued request into every index (also from a snapshot).
+pub(crate) fn insert_queued(state: &mut State, id: RequestId, queued: Queued, budgets: Budgets) {
+    state.queued_bytes = state.queued_bytes.saturating_add(queued.bytes);
+    if let Some(deadline) = queued.deadline {
+        state.deadlines.insert((deadline, id));
+    }
+    if queued.face == Face::Ticket {
+        state.tickets.insert((queued.heard_at, id));
+    }
+    if let Some(until) = queued.resumable_until {
+        state.resumable.insert((until, id));
+    }
+    if queued.doomed {
+        state.doomed_queued.insert(id);
+    }
+    state.classes.push(queued.class(), budgets, id, queued.marks, &state.clocks);
+    if let Some(band) = state.bands.get_mut(&queued.priority) {
+        band.requests += 1;
+        band.bytes = band.bytes.saturating_add(queued.bytes);
+    }
+    if let Some(flow) = state.flows.get_mut(&queued.flow) {
+        flow.queued += 1;
+        if let Some(since) = flow.idle_since.take() {
+            state.idle_flows.remove(&(since, queued.flow));
+        }
+    }
+    let ready = queued.is_ready();
+    state.queued.insert(id, queued);
+    if ready {
+        set_ready(state, id);
+    }
+}
+
+/// Makes a queued request dispatchable.
+pub(crate) fn set_ready(state: &mut State, id: RequestId) {
+    let Some(queued) = state.queued.get(&id) else { return };
+    let (priority, flow_id, place): (i32, FlowId, (OrderKey, RequestId)) =
+        (queued.priority, queued.flow, (queued.order, id));
+    let (Some(band), Some(flow)) = (state.bands.get_mut(&priority), state.flows.get_mut(&flow_id)) else {
+        return;
+    };
+    let service = state.programs.get(&flow.name).map_or(0, |p| p.service);
+    let all = &state.queued;
+    make_ready(band, flow_id, flow, place, service, &|id| {
+        all.get(&id).map_or(Micros::ZERO, |q| q.enqueued_at)
+    });
+    state.active.insert(priority);
+}
+
+/// A band with least-attained-service fairness keeps its programs' accounts.
+fn program_of(state: &State, flow: FlowId, priority: i32) -> Option<Arc<str>> {
+    let aware = state.bands.get(&priority).is_some_and(|b| matches!(b.ready, Ready::Service { .. }));
+    state.flows.get(&flow).filter(|_| aware).map(|flow| Arc::clone(&flow.name))
+}
+
+fn enter_program(state: &mut State, name: &Arc<str>) {
+    let program = state.programs.entry(Arc::clone(name)).or_default();
+    program.active += 1;
+    if let Some(since) = program.idle_since.take() {
+        state.idle_programs.remove(&(since, Arc::clone(name)));
+    }
+}
+
+pub(crate) fn apply_rejected(state: &mut State, e: &Rejected) {
+    state.counters.arrivals += 1;
+    state.counters.outcomes[e.outcome.index()] += 1;
+    if e.limit.is_some()
+        && let Some(band) = state.bands.get_mut(&e.priority)
+    {
+        band.refusals += 1;
+    }
+}
+
+pub(crate) fn apply_repeated(state: &mut State, input: &Input, of: RequestId, resumed: bool) {
+    state.counters.repeated += 1;
+    if !resumed {
+        return;
+    }
+    let face = match input {
+        Input::Arrived(arrival) => arrival.face,
+        _other => Face::Held,
+    };
+    if let Some(queued) = state.queued.get_mut(&of)
+        && let Some(until) = queued.resumable_until.take()
+    {
+        queued.face = face;
+        queued.heard_at = state.now;
+        let ticket = face == Face::Ticket;
+        state.resumable.remove(&(until, of));
+        if ticket {
+            state.tickets.insert((state.now, of));
+        }
+        set_ready(state, of);
+    }
+}

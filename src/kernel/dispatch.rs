@@ -1,0 +1,276 @@
+//! Until blocked: the highest band with queued work, while the gauge is below its ceiling.
+
+use crate::ceilings::{self, Ceiling};
+use crate::endpoints::Totals;
+use crate::leases::Lease;
+use crate::queues::{Ready, make_unready};
+use crate::turn::Turn;
+use crate::{
+    Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, Outcome,
+    Ratio, Regime, RequestId, State, Whereabouts, expiry, fairness, gauge, saturation,
+};
+
+/// Without in-flight credit the seed system's pace is the only brake: one request a millisecond.
+const PACE: Micros = Micros::from_millis(1);
+/// While a band waits for an open tick of a soft-reflective ceiling, the next step is this near.
+const TICK: Micros = Micros::from_millis(1);
+
+pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
+    let mut paced = is_paced(turn.state) && !pace_allows(turn);
+    while !turn.state.active.is_empty() && turn.has_room() && !paced {
+        // What is due is ended first; if a step could not end it all, nothing is dispatched past it.
+        if expiry::is_due(turn.state) || turn.state.has_backlog() {
+            break;
+        }
+        match next(turn) {
+            Ok(Candidate { id, turn_of, raw, effective, ceiling }) => {
+                if let Some((priority, flow)) = turn_of {
+                    turn.emit(Event::TurnTaken { priority, last: Some(flow) });
+                }
+                dispatch(turn, id, raw, effective, ceiling);
+                paced = is_paced(turn.state);
+            }
+            Err(hold) => return held_by(turn, hold),
+        }
+    }
+    // Nothing left to hold, or the band that was held has been served: what stands first now may be another one.
+    let outdated = match turn.state.hold {
+        Some(Hold::Band { priority, .. }) => turn.state.active.last() != Some(&priority),
+        Some(Hold::Regime(_) | Hold::Recovery) => turn.state.active.is_empty(),
+        None => false,
+    };
+    if outdated {
+        turn.emit(Event::HoldLifted);
+    }
+}
+
+struct Candidate {
+    id: RequestId,
+    turn_of: Option<(i32, FlowId)>,
+    raw: Ratio,
+    effective: Ratio,
+    ceiling: Ratio,
+}
+
+/// The next request to dispatch, or what holds it.
+fn next(turn: &mut Turn<'_>) -> Result<Candidate, Hold> {
+    let state = &*turn.state;
+    let Some(priority) = state.active.last().copied() else { return Err(Hold::Regime(state.clocks.regime)) };
+    let open = !state.policy.flow_control;
+    if state.clocks.regime != Regime::HasEndpoints && !open {
+        return Err(Hold::Regime(state.clocks.regime));
+    }
+    let (raw, effective) = state.saturation();
+    let ceiling = if open {
+        Ratio::ONE
+    } else {
+        match ceilings::ceiling(&state.policy.usage_limit, effective, priority, &state.ranked) {
+            Ceiling::Open(ceiling) => ceiling,
+            Ceiling::Gated { period } => gated(turn, period),
+        }
+    };
+    let state = &*turn.state;
+    if effective >= ceiling && !open {
+        let stale = if state.policy.detector.reads_metrics() {
+            state.endpoints.len() - state.endpoints.fresh
+        } else {
+            0
+        };
+        let endpoints = state.endpoints.len();
+        return Err(Hold::Band { priority, saturation: effective, ceiling, stale, endpoints });
+    }
+    let picked = state
+        .bands
+        .get(&priority)
+        .and_then(|band| fairness::pick(&band.settings.fairness, &band.ready, &state.flows, state.now));
+    match picked {
+        Some(((_, id), flow)) => {
+            Ok(Candidate { id, turn_of: flow.map(|flow| (priority, flow)), raw, effective, ceiling })
+        }
+        // An active band always has a ready request (an invariant of `check`).
+        None => Err(Hold::Regime(state.clocks.regime)),
+    }
+}
+
+/// The alternation moves once a step in which a gated band with queued work is reached (contract.md row 21).
+fn gated(turn: &mut Turn<'_>, period: u64) -> Ratio {
+    if !turn.ticked {
+        turn.ticked = true;
+        let tick = turn.state.tick.wrapping_add(1);
+        turn.emit(Event::CeilingTicked { tick });
+    }
+    if turn.state.tick.is_multiple_of(period.max(1)) { Ratio::ONE } else { Ratio::ZERO }
+}
+
+fn held_by(turn: &mut Turn<'_>, hold: Hold) {
+    let same = match (turn.state.hold, hold) {
+        (
+            Some(Hold::Band { priority: a, stale: s, endpoints: n, .. }),
+            Hold::Band { priority: b, stale, endpoints, .. },
+        ) => a == b && (s == n) == (stale == endpoints),
+        (Some(old), new) => old == new,
+        (None, _) => false,
+    };
+    if !same {
+        turn.emit(Event::Held { by: hold });
+    }
+}
+
+fn is_paced(state: &State) -> bool {
+    !state.policy.in_flight_credit && matches!(state.policy.detector, Detector::Utilization { .. })
+}
+
+/// One request per arrival or per millisecond, as the seed system does.
+fn pace_allows(turn: &Turn<'_>) -> bool {
+    matches!(turn.input, Input::Arrived(_)) || turn.now().since(turn.state.last_dispatch) >= PACE
+}
+
+fn dispatch(turn: &mut Turn<'_>, id: RequestId, raw: Ratio, effective: Ratio, ceiling: Ratio) {
+    let state = &*turn.state;
+    let Some(queued) = state.queued.get(&id) else { return };
+    let sees_end = queued.face.sees_end();
+    let output_estimate = match &state.policy.detector {
+        Detector::Concurrency { output_estimate: Some(estimate), .. } => {
+            let input = u64::from(queued.prompt_tokens);
+            saturation::estimate_tokens(input, Some(*estimate)).saturating_sub(input)
+        }
+        _other => 0,
+    };
+    let event = Dispatched {
+        request: id,
+        endpoint: if queued.choose_endpoint { state.choose_endpoint() } else { None },
+        waited: state.now.since(queued.enqueued_at),
+        raw,
+        effective,
+        ceiling,
+        observed: state.endpoints.observed,
+        output_estimate,
+    };
+    turn.emit_decision(Event::Dispatched(event));
+    if !sees_end {
+        turn.emit(Event::LeaseEnded(LeaseEnded {
+            request: id,
+            end: LeaseEnd::Untracked,
+            ran: Micros::ZERO,
+            cause: None,
+        }));
+    }
+}
+
+impl State {
+    /// When dispatching must be tried again although nothing comes in.
+    pub(crate) fn dispatch_deadline(&self) -> Option<Micros> {
+        let top = *self.active.last()?;
+        let soonest = if is_paced(self) { (self.last_dispatch + PACE).max(self.now) } else { self.now };
+        if !self.policy.flow_control {
+            return Some(soonest);
+        }
+        if self.clocks.regime != Regime::HasEndpoints {
+            // A hold by the regime is on record as soon as a step has had room to look.
+            return self.hold.is_none().then_some(soonest);
+        }
+        let (_, effective) = self.saturation();
+        match ceilings::ceiling(&self.policy.usage_limit, effective, top, &self.ranked) {
+            Ceiling::Gated { .. } => Some(self.now + TICK),
+            Ceiling::Open(ceiling) if effective < ceiling => Some(soonest),
+            Ceiling::Open(_) if matches!(self.hold, Some(Hold::Band { priority, .. }) if priority == top) => {
+                self.credit_deadline()
+            }
+            Ceiling::Open(_) => Some(soonest),
+        }
+    }
+}
+
+pub(crate) fn apply_turn(state: &mut State, priority: i32, served: Option<FlowId>) {
+    if let Some(band) = state.bands.get_mut(&priority)
+        && let Ready::Turns { last, .. } = &mut band.ready
+    {
+        *last = served;
+    }
+}
+
+pub(crate) fn apply_dispatched(state: &mut State, e: &Dispatched) {
+    let Some(queued) = remove_queued(state, e.request) else { return };
+    let now = state.now;
+    state.counters.outcomes[Outcome::Dispatched.index()] += 1;
+    state.last_dispatch = now;
+    if let Some(band) = state.bands.get_mut(&queued.priority) {
+        band.note_dispatch(now);
+    }
+    if let Some(key) = queued.key {
+        let answer = KeyAnswer {
+            outcome: Outcome::Dispatched,
+            reason: None,
+            seq: state.seq,
+            waited: e.waited,
+            endpoint: e.endpoint,
+        };
+        state.keys.answer(&key, e.request, answer);
+    }
+    let untracked = u64::from(!queued.face.sees_end());
+    gauge::note(state, e.endpoint, Totals { dispatched: 1, untracked, ended: 0 });
+    let lease = Lease {
+        priority: queued.priority,
+        at: e.endpoint.map_or(Whereabouts::Unknown, Whereabouts::At),
+        dispatched_at: now,
+        heard_at: now,
+        prompt_tokens: queued.prompt_tokens,
+        output_estimate: e.output_estimate,
+        program: queued.program,
+        first_byte: false,
+        face: queued.face,
+        orphan: false,
+        doomed: false,
+        key: queued.key,
+    };
+    crate::leases::insert_lease(state, e.request, lease);
+}
+
+/// Takes a request out of the queue and out of every index.
+pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<crate::queues::Queued> {
+    if state.queued.get(&id)?.is_ready() {
+        set_unready(state, id);
+    }
+    let queued = state.queued.remove(&id)?;
+    let now = state.now;
+    state.queued_bytes = state.queued_bytes.saturating_sub(queued.bytes);
+    if let Some(deadline) = queued.deadline {
+        state.deadlines.remove(&(deadline, id));
+    }
+    state.tickets.remove(&(queued.heard_at, id));
+    if let Some(until) = queued.resumable_until {
+        state.resumable.remove(&(until, id));
+    }
+    state.doomed_queued.remove(&id);
+    state.classes.remove(queued.class(), id, &state.clocks);
+    if let Some(band) = state.bands.get_mut(&queued.priority) {
+        band.requests = band.requests.saturating_sub(1);
+        band.bytes = band.bytes.saturating_sub(queued.bytes);
+        band.refusals = 0;
+    }
+    if let Some(flow) = state.flows.get_mut(&queued.flow) {
+        flow.queued = flow.queued.saturating_sub(1);
+        if flow.queued == 0 {
+            flow.idle_since = Some(now);
+            state.idle_flows.insert((now, queued.flow));
+        }
+    }
+    Some(queued)
+}
+
+/// Makes a queued request undispatchable.
+pub(crate) fn set_unready(state: &mut State, id: RequestId) {
+    let Some(queued) = state.queued.get(&id) else { return };
+    let (priority, flow_id, place) = (queued.priority, queued.flow, (queued.order, id));
+    let (Some(band), Some(flow)) = (state.bands.get_mut(&priority), state.flows.get_mut(&flow_id)) else {
+        return;
+    };
+    let service = state.programs.get(&flow.name).map_or(0, |p| p.service);
+    let all = &state.queued;
+    make_unready(band, flow_id, flow, place, service, &|id| {
+        all.get(&id).map_or(Micros::ZERO, |q| q.enqueued_at)
+    });
+    if band.ready_requests == 0 {
+        state.active.remove(&priority);
+    }
+}

@@ -1,0 +1,81 @@
+//! Which flow of a band is served next.
+//!
+//! Not here: service accounting (`service.rs`), order inside a flow (`ordering.rs`).
+
+use crate::queues::{Flow, Place, Ready};
+use crate::{Fairness, FlowId, Micros, ProgramAware, service};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use core::ops::Bound;
+
+/// The head that the band's policy serves next, and its flow where a turn has to be noted.
+pub(crate) fn pick(
+    fairness: &Fairness,
+    ready: &Ready,
+    flows: &BTreeMap<FlowId, Flow>,
+    now: Micros,
+) -> Option<(Place, Option<FlowId>)> {
+    match ready {
+        Ready::Strict(line) => line.first().map(|place| (*place, None)),
+        Ready::Turns { flows: waiting, last } => {
+            let last = last.and_then(|id| flows.get(&id)).map(|flow| &flow.name);
+            let id = next_turn(waiting, last)?;
+            flows.get(&id)?.line.first().map(|place| (*place, Some(id)))
+        }
+        Ready::Service { by_service, by_wait, keys } => {
+            let Fairness::ProgramAware(params) = fairness else { return None };
+            let id = least_served(params, by_service, by_wait, keys, flows, now)?;
+            flows.get(&id)?.line.first().map(|place| (*place, None))
+        }
+    }
+}
+
+/// Round robin: the first name after the last one served, else the first.
+fn next_turn(waiting: &BTreeMap<Arc<str>, FlowId>, last: Option<&Arc<str>>) -> Option<FlowId> {
+    let after =
+        last.and_then(|name| waiting.range::<Arc<str>, _>((Bound::Excluded(name), Bound::Unbounded)).next());
+    after.or_else(|| waiting.first_key_value()).map(|(_, id)| *id)
+}
+
+/// The flow with the best score, ties by name, found by looking from both ends at once: the least served and the
+/// longest waiting. No flow further in can beat the best one seen once the score of the two frontiers combined does
+/// not (the threshold algorithm of Fagin, Lotem and Naor, 2001), so few flows are looked at.
+fn least_served(
+    params: &ProgramAware,
+    by_service: &BTreeSet<(u128, FlowId)>,
+    by_wait: &BTreeSet<(Micros, FlowId)>,
+    keys: &BTreeMap<FlowId, (u128, Micros)>,
+    flows: &BTreeMap<FlowId, Flow>,
+    now: Micros,
+) -> Option<FlowId> {
+    let (service_min, service_max) = (by_service.first()?.0, by_service.last()?.0);
+    let (oldest, newest) = (by_wait.first()?.0, by_wait.last()?.0);
+    let (wait_min, wait_max) = (now.since(newest).0, now.since(oldest).0);
+    let score = |service: u128, since: Micros| {
+        service::score(params, service, service_min, service_max, now.since(since).0, wait_min, wait_max)
+    };
+    let mut best: Option<(i128, FlowId)> = None;
+    let consider = |id: FlowId, best: &mut Option<(i128, FlowId)>| {
+        let Some((service, since)) = keys.get(&id).copied() else { return };
+        let mine = score(service, since);
+        let name = |id: &FlowId| flows.get(id).map(|flow| &flow.name);
+        let better = match best {
+            None => true,
+            Some((other, _)) if mine != *other => mine > *other,
+            Some((_, other)) => name(&id) < name(other),
+        };
+        if better {
+            *best = Some((mine, id));
+        }
+    };
+    for ((service, first), (since, second)) in by_service.iter().zip(by_wait.iter()) {
+        if let Some((found, _)) = best
+            && score(*service, *since) < found
+        {
+            break;
+        }
+        consider(*first, &mut best);
+        consider(*second, &mut best);
+    }
+    best.map(|(_, id)| id)
+}

@@ -1,0 +1,166 @@
+//! The pool's saturation from the state: the view, plus what the sensor cannot have seen yet.
+//!
+//! Not here: the formulas (`saturation.rs`).
+
+use crate::endpoints::{Endpoint, Totals};
+use crate::saturation::{self, EndpointLoad, StageSaturation};
+use crate::{Detector, Fine, Micros, Ratio, RequestId, Slot, State};
+use alloc::vec::Vec;
+
+/// Beyond the staleness threshold, how much older the sample of a fresh endpoint can be: it is fresh by receipt, and
+/// this covers the way there. A fresh endpoint whose last *logged* sample is older was sampled since, unchanged.
+const REQUEST_ALLOWANCE: Micros = Micros::from_millis(50);
+
+impl State {
+    /// The raw and the effective gauge now: as sampled, and with the in-flight credit (the same where none applies).
+    pub fn saturation(&self) -> (Ratio, Ratio) {
+        let raw = self.gauge(false).effective;
+        (raw, if self.policy.in_flight_credit { self.gauge(true).effective } else { raw })
+    }
+
+    /// No endpoint has fresh metrics, and the detector needs them.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.policy.detector.reads_metrics() && self.endpoints.all_stale()
+    }
+
+    /// The gauge by stage.
+    pub(crate) fn gauge(&self, credit: bool) -> StageSaturation {
+        if let Detector::Pushed = self.policy.detector {
+            return match self.endpoints.pushed {
+                Some((prefill, decode)) if self.endpoints.len() > 0 => StageSaturation {
+                    prefill: Some(prefill),
+                    decode: Some(decode),
+                    effective: prefill.max(decode),
+                },
+                _ => StageSaturation { prefill: None, decode: None, effective: Ratio::ONE },
+            };
+        }
+        saturation::saturation(&self.policy.detector, &self.loads(), credit)
+    }
+
+    /// How far back dispatches may be unseen by the sample of a fresh endpoint.
+    fn horizon(&self) -> Micros {
+        match &self.policy.detector {
+            Detector::Utilization { staleness, .. } => *staleness + REQUEST_ALLOWANCE,
+            Detector::Concurrency { .. } | Detector::Pushed => Micros::ZERO,
+        }
+    }
+
+    fn window(&self, endpoint: &Endpoint) -> Micros {
+        endpoint.requested_at.max(self.now.since(self.horizon()))
+    }
+
+    /// What the detector sees of each endpoint, in slot order.
+    pub(crate) fn loads(&self) -> Vec<EndpointLoad> {
+        let count = self.endpoints.table.len().max(1) as u64;
+        let elsewhere = self.endpoints.elsewhere.len() as u64;
+        self.endpoints
+            .table
+            .values()
+            .enumerate()
+            .map(|(index, endpoint)| {
+                let share = |total: u64| total / count + u64::from((index as u64) < total % count);
+                let (unseen, ended) = self.unseen(endpoint, count, elsewhere);
+                EndpointLoad {
+                    role: endpoint.role,
+                    sample: endpoint.sample,
+                    fresh: endpoint.is_fresh(),
+                    unseen,
+                    ended,
+                    slack: endpoint.slack(),
+                    requests: endpoint.leases.len() as u64 + share(elsewhere),
+                    tokens: endpoint.tokens + share(self.endpoints.elsewhere_tokens),
+                }
+            })
+            .collect()
+    }
+
+    /// u and g of contract.md, *In-flight credit*: what was dispatched to the endpoint (or spread over all) that its
+    /// sample does not show, and what has ended there since.
+    fn unseen(&self, endpoint: &Endpoint, count: u64, elsewhere: u64) -> (Fine, Fine) {
+        let Some(sample) = endpoint.sample else { return (Fine::ZERO, Fine::ZERO) };
+        let from = self.window(endpoint);
+        let own = endpoint.ledger.since(from);
+        let spread = self.endpoints.elsewhere_ledger.since(from);
+        let then = leases_at(endpoint.leases.len() as u64, own);
+        let then_elsewhere = leases_at(elsewhere, spread);
+        let shown = u64::from(sample.waiting) + u64::from(sample.running);
+        let part = |own: u64, spread: u64| Fine::from_int(own) + Fine::from_fraction(spread, count);
+        let hidden = (part(then, then_elsewhere) - Fine::from_int(shown)).max(Fine::ZERO);
+        (hidden + part(own.dispatched, spread.dispatched), part(own.ended, spread.ended))
+    }
+
+    /// When the gauge falls by itself because a dispatch leaves every window, while work is held by a ceiling.
+    pub(crate) fn credit_deadline(&self) -> Option<Micros> {
+        let horizon = self.horizon();
+        if horizon.is_zero() || !self.policy.in_flight_credit {
+            return None;
+        }
+        let first = |endpoint: &Endpoint| {
+            let from = self.window(endpoint);
+            let own = endpoint.ledger.first_at_or_after(from);
+            let spread = self.endpoints.elsewhere_ledger.first_at_or_after(from);
+            own.into_iter().chain(spread).min()
+        };
+        let oldest = self.endpoints.table.values().filter(|e| e.is_fresh()).filter_map(first).min()?;
+        Some(oldest + horizon + Micros(1))
+    }
+
+    /// The least loaded endpoint that the detector's filter keeps, for the stage that generates; ties by slot.
+    pub(crate) fn choose_endpoint(&self) -> Option<Slot> {
+        let loads = self.loads();
+        let kept = saturation::filter(&self.policy.detector, &loads);
+        let slots: Vec<Slot> = self.endpoints.table.keys().copied().collect();
+        let credit = self.policy.in_flight_credit;
+        let best = |decoding: bool| {
+            kept.iter()
+                .filter_map(|index| loads.get(*index).zip(slots.get(*index)))
+                .filter(|(load, _)| !decoding || load.role.decodes())
+                .min_by_key(|(load, slot)| {
+                    (
+                        !load.fresh,
+                        saturation::endpoint_score(&self.policy.detector, load, credit),
+                        load.requests,
+                        **slot,
+                    )
+                })
+                .map(|(_, slot)| *slot)
+        };
+        best(true).or_else(|| best(false))
+    }
+}
+
+fn leases_at(now: u64, since: Totals) -> u64 {
+    (now + since.ended).saturating_sub(since.dispatched - since.untracked)
+}
+
+/// Notes a dispatch or a lease end where it counts.
+pub(crate) fn note(state: &mut State, slot: Option<Slot>, totals: Totals) {
+    let now = state.now;
+    match slot {
+        Some(slot) => {
+            if let Some(endpoint) = state.endpoints.table.get_mut(&slot) {
+                endpoint.ledger.add(now, totals);
+            }
+        }
+        None => state.endpoints.elsewhere_ledger.add(now, totals),
+    }
+}
+
+/// The set of leases (and their tokens) at a place.
+pub(crate) fn place_lease(state: &mut State, slot: Option<Slot>, id: RequestId, tokens: u64, there: bool) {
+    let (set, sum) = match slot {
+        Some(slot) => match state.endpoints.table.get_mut(&slot) {
+            Some(endpoint) => (&mut endpoint.leases, &mut endpoint.tokens),
+            None => return,
+        },
+        None => (&mut state.endpoints.elsewhere, &mut state.endpoints.elsewhere_tokens),
+    };
+    if there {
+        if set.insert(id) {
+            *sum = sum.saturating_add(tokens);
+        }
+    } else if set.remove(&id) {
+        *sum = sum.saturating_sub(tokens);
+    }
+}

@@ -1,0 +1,146 @@
+//! One step: decide, and apply what is decided as it is decided.
+
+use crate::{
+    DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, arrival, bands, dispatch, expiry, leases,
+    lifecycle, pool,
+};
+use alloc::vec::Vec;
+
+/// The deciding half of a step: it reads the state and emits events.
+pub(crate) struct Turn<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) input: &'a Input,
+    pub(crate) events: Vec<Event>,
+    /// Requests admitted or ended in this step.
+    pub(crate) decided: usize,
+    /// The alternation of ceilings moved in this step.
+    pub(crate) ticked: bool,
+}
+
+impl Turn<'_> {
+    /// The only way to change the state: what is emitted is applied, and what is applied is in the log.
+    pub(crate) fn emit(&mut self, event: Event) {
+        apply(self.state, self.input, &event);
+        self.events.push(event);
+    }
+
+    /// An event that admits or ends a request.
+    pub(crate) fn emit_decision(&mut self, event: Event) {
+        self.decided += 1;
+        self.emit(event);
+    }
+
+    /// May this step decide one more request?
+    pub(crate) fn has_room(&self) -> bool {
+        self.decided < DECISIONS_PER_STEP
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.state.now
+    }
+}
+
+/// Takes one fact in at `at`, decides everything that follows from it, and applies that. Never panics.
+///
+/// An `at` before the last step's time counts as that time: a log never runs backwards.
+pub fn step(state: &mut State, at: Micros, input: Input) -> Step {
+    state.begin(state.seq + 1, at);
+    let (seq, at) = (state.seq, state.now);
+    let mut turn = Turn { state, input: &input, events: Vec::new(), decided: 0, ticked: false };
+    decide(&mut turn);
+    let events = turn.events;
+    Step { seq, at, input, events }
+}
+
+/// Applies a logged step without deciding anything: the same end state as the step that made it.
+pub fn fold(state: &mut State, step: &Step) {
+    state.begin(step.seq, step.at);
+    for event in &step.events {
+        apply(state, &step.input, event);
+    }
+}
+
+fn decide(turn: &mut Turn<'_>) {
+    // A start comes before the time that passed while we were down can expire anything.
+    if let Input::Started(_) = turn.input {
+        lifecycle::started(turn);
+    }
+    lifecycle::recover(turn);
+    pool::blindness(turn);
+    expiry::due(turn);
+    match turn.input {
+        Input::Started(_) | Input::TimePassed => {}
+        Input::Arrived(arrival) => arrival::arrived(turn, arrival),
+        Input::Cancelled(cancelled) => leases::cancelled(turn, cancelled),
+        Input::Observed(observation) => pool::observed(turn, observation),
+        Input::Ended(ended) => leases::ended(turn, ended),
+        Input::FirstByte { request } => leases::first_byte(turn, *request),
+        Input::Renewed { request } => leases::renewed(turn, *request),
+        Input::PolicyChanged(change) => bands::policy_changed(turn, change),
+        Input::ObjectivesChanged(change) => bands::objectives_changed(turn, change),
+        Input::Stopping { drain_until } => lifecycle::stopping(turn, *drain_until),
+        Input::Stopped => turn.emit(Event::StopNoted),
+        Input::LogResumed { refused, .. } => turn.emit(Event::RefusalsNoted { refused: *refused }),
+    }
+    lifecycle::drain(turn);
+    dispatch::until_blocked(turn);
+    bands::collect(turn);
+}
+
+/// The only place where the state changes. No logic here: one call per event, into the file of its concern.
+pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
+    match event {
+        Event::StartNoted { resumable_until, .. } => lifecycle::apply_start(state, *resumable_until),
+        Event::PolicyAdopted => bands::apply_policy(state, input),
+        Event::ObjectivesAdopted => bands::apply_objectives(state, input),
+        Event::BandOpened { priority, origin, settings } => {
+            bands::apply_opened(state, *priority, *origin, settings)
+        }
+        Event::BandChanged { priority, origin, settings } => {
+            bands::apply_changed(state, *priority, *origin, settings);
+        }
+        Event::BandClosed { priority } => bands::apply_closed(state, *priority),
+        Event::ClassRebudgeted { priority, header_class, saturation_budget, no_endpoint_budget } => {
+            bands::apply_rebudgeted(state, *priority, *header_class, *saturation_budget, *no_endpoint_budget);
+        }
+        Event::FlowOpened { flow, priority } => arrival::apply_flow_opened(state, input, *flow, *priority),
+        Event::FlowClosed { flow } => bands::apply_flow_closed(state, *flow),
+        Event::Enqueued(e) => arrival::apply_enqueued(state, input, e),
+        Event::Rejected(e) => arrival::apply_rejected(state, e),
+        Event::Repeated { of, resumed } => arrival::apply_repeated(state, input, *of, *resumed),
+        Event::KeyForgotten { key } => state.keys.forget(key),
+        Event::Dispatched(e) => dispatch::apply_dispatched(state, e),
+        Event::Evicted(e) => expiry::apply_evicted(state, e),
+        Event::LeaseEnded(e) => leases::apply_ended(state, e),
+        Event::RenewalNoted { request } => leases::apply_renewed(state, *request),
+        Event::FirstByteNoted { request } => leases::apply_first_byte(state, *request),
+        Event::Viewed => pool::apply_viewed(state, input),
+        Event::GaugeMoved { saturation, .. } => pool::apply_gauge(state, *saturation),
+        Event::RegimeChanged { to, .. } => pool::apply_regime(state, *to),
+        Event::Held { by } => state.hold = Some(*by),
+        Event::HoldLifted => state.hold = None,
+        Event::TurnTaken { priority, last } => dispatch::apply_turn(state, *priority, *last),
+        Event::ServiceCharged { request, service } => leases::apply_service(state, *request, *service),
+        Event::ServiceRescaled { epoch, shift } => leases::apply_rescaled(state, *epoch, *shift),
+        Event::ProgramForgotten { program } => leases::apply_program_forgotten(state, program),
+        Event::CeilingTicked { tick } => state.tick = *tick,
+        Event::DrainBegun { until } => state.draining_until = Some(*until),
+        Event::StopNoted => state.stopped = true,
+        Event::RefusalsNoted { refused } => state.counters.refused_outside += refused,
+        Event::Ignored { what } => match what {
+            Ignored::UnknownRequest | Ignored::AlreadyEnded | Ignored::UnknownSlot | Ignored::NoChange => {}
+        },
+        Event::RecoveryEnded => state.recovering = false,
+        Event::OrphansSettled { .. } => lifecycle::apply_orphans_settled(state),
+        Event::RestatedCore(_)
+        | Event::RestatedPolicy { .. }
+        | Event::RestatedObjective { .. }
+        | Event::RestatedBand(_)
+        | Event::RestatedFlow(_)
+        | Event::RestatedEndpoint(_)
+        | Event::RestatedQueued(_)
+        | Event::RestatedLease(_)
+        | Event::RestatedKey(_)
+        | Event::RestatedProgram(_) => crate::restate::apply(state, event),
+    }
+}
