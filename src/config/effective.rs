@@ -1,0 +1,181 @@
+//! What holds: one validated set of values, each with where it came from.
+
+use crate::node::Origin;
+use crate::report::Notice;
+use crate::section::Row;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use weir_kernel::{Micros, Policy, Role};
+
+/// A whole configuration, resolved.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// The file it was read from, if any.
+    pub file: Option<PathBuf>,
+    /// The service.
+    pub settings: Settings,
+    /// The pools, by name. Never empty.
+    pub pools: BTreeMap<String, PoolSettings>,
+    /// Every effective value and where it came from, in the order of the manual.
+    pub rows: Vec<Row>,
+    /// Accepted, but hardly meant.
+    pub warnings: Vec<Notice>,
+    /// Accepted, worth knowing.
+    pub notices: Vec<Notice>,
+}
+
+/// The section `weir`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the gateway listens.
+    pub listen: SocketAddr,
+    /// The decision log.
+    pub log: LogSettings,
+    /// Bounds of the HTTP gateway.
+    pub gateway: GatewaySettings,
+    /// Priorities by objective name.
+    pub objectives: BTreeMap<String, i32>,
+    /// Also expose the metrics under their llm-d names.
+    pub metrics_compat_llm_d: bool,
+    /// How long queued requests are served after a stop; zero ends them at once.
+    pub drain_timeout: Micros,
+}
+
+/// The section `weir.log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The data directory.
+    pub dir: PathBuf,
+    /// When a decision may be heard.
+    pub durability: Durability,
+    /// How often the log is made durable under [`Durability::Interval`].
+    pub interval: Micros,
+    /// The cache of the hot window, in bytes.
+    pub cache_bytes: u64,
+    /// The size of the hot window at which older batches are sealed, in bytes.
+    pub rotate_bytes: u64,
+    /// The oldest that is kept; zero = no bound.
+    pub retention_age: Micros,
+    /// The most bytes kept per pool; 0 = no bound.
+    pub retention_bytes: u64,
+    /// Steps between snapshots.
+    pub snapshot_every: u64,
+}
+
+/// When a decision may be heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once its batch is durable.
+    Group,
+    /// At once; the log is made durable at an interval.
+    Interval,
+}
+
+/// The section `weir.gateway`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewaySettings {
+    /// The largest body of a call, in bytes.
+    pub max_body_bytes: u64,
+    /// Calls that may be open at once.
+    pub max_in_flight: u64,
+}
+
+/// One pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSettings {
+    /// What decides, ready for the log.
+    pub policy: Policy,
+    /// The endpoints of the file; without any they are pushed.
+    pub endpoints: Vec<EndpointSettings>,
+    /// How their metrics are read.
+    pub scrape: ScrapeSettings,
+    /// Is a raw numeric priority of the caller honoured?
+    pub trust_request_priority: bool,
+    /// Constants of llm-d's controller, without effect.
+    pub controller: ControllerSettings,
+    /// The name of the detector plugin in force.
+    pub detector_name: String,
+    /// The name of the usage limit plugin in force.
+    pub usage_limit_name: String,
+    /// The flow control section is there, but the gate is off.
+    pub section_ignored: bool,
+}
+
+/// One endpoint of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSettings {
+    /// Its name, unique in the pool.
+    pub name: String,
+    /// `http://host[:port]`, without a closing slash.
+    pub url: String,
+    /// Its stages.
+    pub role: Role,
+}
+
+/// The section `pools.<name>.scrape`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrapeSettings {
+    /// How often; never below [`SCRAPE_FLOOR`].
+    pub interval: Micros,
+    /// The longest that one read may take.
+    pub timeout: Micros,
+    /// The largest body that is read, in bytes.
+    pub max_bytes: u64,
+    /// Whose metric names are used.
+    pub preset: Preset,
+    /// The gauge of waiting requests, in place of the preset's.
+    pub waiting: Option<String>,
+    /// The gauge of running requests, in place of the preset's.
+    pub running: Option<String>,
+    /// The gauge of the KV cache share, in place of the preset's.
+    pub kv_usage: Option<String>,
+}
+
+/// The shortest scrape interval.
+pub const SCRAPE_FLOOR: Micros = Micros::from_millis(50);
+
+/// Whose metric names are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// vLLM as it is now.
+    Vllm,
+    /// vLLM with its older name of the KV cache gauge.
+    VllmOld,
+    /// SGLang.
+    Sglang,
+    /// Text Generation Inference.
+    Tgi,
+}
+
+/// The section `pools.<name>.controller`, and `enableEviction`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerSettings {
+    /// `enableEviction`.
+    pub enable_eviction: bool,
+    /// llm-d's sweep interval.
+    pub expiry_cleanup_interval: Micros,
+    /// llm-d's hand-off channel.
+    pub enqueue_channel_buffer_size: u64,
+    /// The most revocations of one decision.
+    pub max_revocations_per_decision: u64,
+    /// How long after a confirmation the gauge is not trusted.
+    pub eviction_confirmation_grace: Micros,
+    /// How long a revocation may stay unconfirmed.
+    pub eviction_confirmation_timeout: Micros,
+}
+
+impl Effective {
+    /// The effective value at `path` and where it came from.
+    pub fn row(&self, path: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.path == path)
+    }
+
+    /// Where the value at `path` came from: `default`, `FILE:LINE` or `env NAME`.
+    pub fn source(&self, origin: &Origin) -> String {
+        match (origin, &self.file) {
+            (Origin::Line(line), Some(file)) => format!("{}:{line}", file.display()),
+            _ => origin.to_string(),
+        }
+    }
+}

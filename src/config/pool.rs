@@ -1,0 +1,280 @@
+//! One pool: its sections, and the checks between them.
+
+use crate::effective::{
+    ControllerSettings, EndpointSettings, PoolSettings, Preset, SCRAPE_FLOOR, ScrapeSettings,
+};
+use crate::gates::Gates;
+use crate::node::{Node, Origin};
+use crate::plugins::{Plugins, mark, staleness};
+use crate::report::MistakeKind;
+use crate::scalar::Scalar;
+use crate::section::{Reading, Section};
+use crate::tables::POOL;
+use crate::{flow, format_duration};
+use std::collections::BTreeMap;
+use weir_kernel::{Micros, Policy, Role};
+
+/// Where a pool's parts stand: its own section, and for `default` llm-d's keys at the top.
+#[derive(Clone, Debug)]
+pub struct Source<'a, 'n> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its section under `pools`, if any.
+    pub node: Option<&'n Node>,
+    /// The document, where its llm-d keys are this pool's.
+    pub top: Option<&'a Section<'n>>,
+    /// Whose file it is, and whether flow control of `default` is on.
+    pub gates: Gates,
+}
+
+/// Resolves one pool. `base` holds what the service sets for every pool.
+pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> PoolSettings {
+    let own = Section::open(reading, source.node, &format!("pools.{}", source.name), &POOL);
+    let (flow_at, plugins_at) = places(reading, source, &own);
+    let foreign = source.gates.llm_d && plugins_at.path.is_empty();
+    let gate_on = if source.top.is_some() { source.gates.flow_control } else { true };
+    let mut policy = Policy { flow_control: gate_on, ..base.clone() };
+
+    let mut plugins = Plugins::load(reading, plugins_at, foreign);
+    let section = flow_at.section(reading, "flowControl");
+    let older = source.top.map(|top| top.section(reading, "saturationDetector"));
+    let (mistakes, rows) = (reading.report.mistakes.len(), reading.rows.len());
+    let flow = flow::read(reading, &section, older.as_ref(), &mut plugins, &mut policy);
+    let section_ignored = !gate_on && gate_off(reading, &section, mistakes, rows);
+    plugins.finish(reading);
+
+    let endpoints = endpoints(reading, &own);
+    let scrape = scrape(reading, &own);
+    policy.observe = own.text(reading, "mode").as_deref() == Some("observe");
+    let trust_request_priority = own.flag(reading, "trustRequestPriority");
+    policy.in_flight_credit = own.section(reading, "saturation").flag(reading, "inFlightCredit");
+    blind_after(reading, &own, &section, &mut policy);
+    registry(reading, &own, &mut policy);
+    let controller = controller(reading, &own, &section, flow.enable_eviction);
+    staleness_against_scrape(reading, &own, &flow.detector_name, &policy, &scrape);
+    PoolSettings {
+        policy,
+        endpoints,
+        scrape,
+        trust_request_priority,
+        controller,
+        detector_name: flow.detector_name,
+        usage_limit_name: flow.usage_limit_name,
+        section_ignored,
+    }
+}
+
+/// Which section holds `flowControl`, and which `plugins`; both places at once is a mistake.
+fn places<'s, 'n>(
+    reading: &mut Reading,
+    source: &'s Source<'s, 'n>,
+    own: &'s Section<'n>,
+) -> (&'s Section<'n>, &'s Section<'n>) {
+    let Some(top) = source.top else { return (own, own) };
+    let mut of = |key: &str| match (top.node(key), own.node(key)) {
+        (Some(above), Some(below)) => {
+            let what = format!("{key} of the pool default");
+            reading.report.duplicate(&own.at(key), &what, &above.origin, &below.origin);
+            top
+        }
+        (None, Some(_)) => own,
+        _ => top,
+    };
+    (of("flowControl"), of("plugins"))
+}
+
+/// With the gate off the section is not in force: its values are not checked, and it is said that it is there.
+/// The detector still is in force: it serves the admission by saturation alone.
+fn gate_off(reading: &mut Reading, section: &Section<'_>, mistakes: usize, rows: usize) -> bool {
+    const GATE_OFF: &str = "the gate flowControl is off";
+    let below = format!("{}.", section.path);
+    let detector = format!("{}.saturationDetector", section.path);
+    let later = reading.report.mistakes.split_off(mistakes);
+    let (idle, real): (Vec<_>, Vec<_>) = later.into_iter().partition(|mistake| {
+        mistake.kind == MistakeKind::Value
+            && mistake.path.starts_with(&below)
+            && !mistake.path.starts_with(&detector)
+    });
+    reading.report.mistakes.extend(real);
+    for mistake in idle {
+        reading
+            .report
+            .warn(&section.path, format!("{GATE_OFF}, so this is not in force, but it is wrong: {mistake}"));
+    }
+    for row in &mut reading.rows[rows..] {
+        if row.path.starts_with(&below) && !row.path.starts_with(&detector) {
+            mark(row, GATE_OFF);
+        }
+    }
+    let keys =
+        ["maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "defaultPriorityBand"];
+    let more = ["defaultNegativePriorityBand", "priorityBands", "usageLimitPolicyPluginRef"];
+    let set: Vec<&str> = keys.into_iter().chain(more).filter(|key| section.node(key).is_some()).collect();
+    if !set.is_empty() {
+        let text = format!("ignored, because {GATE_OFF}: {}", set.join(", "));
+        reading.report.warn(&section.path, text);
+    }
+    !set.is_empty()
+}
+
+fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Vec<EndpointSettings> {
+    let mut endpoints: Vec<EndpointSettings> = Vec::new();
+    let mut names: BTreeMap<String, Origin> = BTreeMap::new();
+    for entry in own.list(reading, "endpoints") {
+        for key in ["name", "url"] {
+            if entry.node(key).is_none() {
+                entry.refuse(reading, key, "a value: it must be given");
+            }
+        }
+        let (name, url) = (entry.text(reading, "name"), entry.text(reading, "url"));
+        let role = Role::from_label(entry.text(reading, "role").as_deref().unwrap_or_default());
+        let (Some(name), Some(url)) = (name, url) else { continue };
+        let place = entry.origin_of("name");
+        if let Some(first) = names.get(&name) {
+            let (path, first) = (entry.at("name"), first.clone());
+            reading.report.duplicate(&path, &format!("the endpoint \"{name}\""), &first, &place);
+            continue;
+        }
+        names.insert(name.clone(), place);
+        endpoints.push(EndpointSettings { name, url, role });
+    }
+    endpoints
+}
+
+fn scrape(reading: &mut Reading, own: &Section<'_>) -> ScrapeSettings {
+    let section = own.section(reading, "scrape");
+    let mut interval = section.span(reading, "interval");
+    if interval < SCRAPE_FLOOR {
+        let (path, floor) = (section.at("interval"), format_duration(SCRAPE_FLOOR));
+        let text = format!("{} is below the floor and is raised to {floor}", format_duration(interval));
+        reading.report.warn(&path, text);
+        interval = SCRAPE_FLOOR;
+        reading.change_row(&path, Scalar::Span(interval), "raised to the floor");
+    }
+    let timeout = section.span(reading, "timeout");
+    let max_bytes = section.amount(reading, "maxBytes");
+    let preset = match section.text(reading, "preset").as_deref() {
+        Some("vllm-old") => Preset::VllmOld,
+        Some("sglang") => Preset::Sglang,
+        Some("tgi") => Preset::Tgi,
+        _ => Preset::Vllm,
+    };
+    let names = section.section(reading, "names");
+    ScrapeSettings {
+        interval,
+        timeout,
+        max_bytes,
+        preset,
+        waiting: names.text(reading, "waiting"),
+        running: names.text(reading, "running"),
+        kv_usage: names.text(reading, "kvUsage"),
+    }
+}
+
+/// `regime.blindAfter` must be shorter than every saturation budget: otherwise a blind sensor would show as requests
+/// shed for load before it shows as itself.
+fn blind_after(reading: &mut Reading, own: &Section<'_>, flow: &Section<'_>, policy: &mut Policy) {
+    let regime = own.section(reading, "regime");
+    policy.blind_after = regime.span(reading, "blindAfter");
+    if !policy.detector.reads_metrics() {
+        if let Some(row) = reading.rows.iter_mut().rev().find(|row| row.path == regime.at("blindAfter")) {
+            mark(row, "the detector does not read metrics");
+        }
+        if regime.node("blindAfter").is_some() {
+            reading
+                .report
+                .warn(&regime.at("blindAfter"), "has no effect: the detector does not read metrics");
+        }
+        return;
+    }
+    if !policy.flow_control {
+        return;
+    }
+    let hidden = flow::saturation_budgets(policy).into_iter().filter(|(_, span)| *span <= policy.blind_after);
+    let Some((name, span)) = hidden.min_by_key(|(_, span)| *span) else { return };
+    let budget = format!("{}, which is {}", flow.at(&name), format_duration(span));
+    if regime.node("blindAfter").is_some() {
+        regime.refuse(reading, "blindAfter", format!("less than {budget}: it would hide that budget"));
+        return;
+    }
+    policy.blind_after = Micros((span.0 / 2).max(1));
+    let path = regime.at("blindAfter");
+    let note = format!("half of {budget}");
+    reading.report.notice(&path, format!("is {}, {note}", format_duration(policy.blind_after)));
+    reading.change_row(&path, Scalar::Span(policy.blind_after), &note);
+}
+
+fn registry(reading: &mut Reading, own: &Section<'_>, policy: &mut Policy) {
+    let section = own.section(reading, "registry");
+    policy.flow_idle = section.span(reading, "flowGCTimeout");
+    policy.band_idle = section.span(reading, "priorityBandGCTimeout");
+    if policy.band_idle < policy.flow_idle {
+        let key = if section.node("priorityBandGCTimeout").is_some() {
+            "priorityBandGCTimeout"
+        } else {
+            "flowGCTimeout"
+        };
+        let (flow, band) = (format_duration(policy.flow_idle), format_duration(policy.band_idle));
+        let allowed = format!("priorityBandGCTimeout ({band}) not below flowGCTimeout ({flow})");
+        section.refuse(reading, key, allowed);
+    }
+}
+
+fn controller(
+    reading: &mut Reading,
+    own: &Section<'_>,
+    flow: &Section<'_>,
+    enable_eviction: bool,
+) -> ControllerSettings {
+    if enable_eviction {
+        let path = flow.at("enableEviction");
+        if let Some(row) = reading.rows.iter_mut().find(|row| row.path == path) {
+            mark(row, "without effect in this release");
+        }
+        let text = "has no effect in this release: running requests are not taken back";
+        reading.report.warn(&path, text);
+    }
+    let section = own.section(reading, "controller");
+    let rows = reading.rows.len();
+    let settings = ControllerSettings {
+        enable_eviction,
+        expiry_cleanup_interval: section.span(reading, "expiryCleanupInterval"),
+        enqueue_channel_buffer_size: section.amount(reading, "enqueueChannelBufferSize"),
+        max_revocations_per_decision: section.amount(reading, "maxRevocationsPerDecision"),
+        eviction_confirmation_grace: section.span(reading, "evictionConfirmationGrace"),
+        eviction_confirmation_timeout: section.span(reading, "evictionConfirmationTimeout"),
+    };
+    for row in &mut reading.rows[rows..] {
+        if row.origin != Origin::Default {
+            let text = if row.path.contains("eviction") || row.path.contains("Revocations") {
+                "has no effect in this release: running requests are not taken back"
+            } else {
+                "has no effect: there is no sweep and no hand-off channel"
+            };
+            reading.report.warn(&row.path, text);
+        }
+        mark(row, "without effect");
+    }
+    settings
+}
+
+/// Metrics that are read less often than they are allowed to age are stale most of the time.
+fn staleness_against_scrape(
+    reading: &mut Reading,
+    own: &Section<'_>,
+    detector: &str,
+    policy: &Policy,
+    scrape: &ScrapeSettings,
+) {
+    let Some(staleness) = staleness(&policy.detector) else { return };
+    if scrape.interval < staleness {
+        return;
+    }
+    let ratio = scrape.interval.0 / staleness.0.max(1);
+    let text = format!(
+        "{} is {ratio} times the metricsStalenessThreshold of {detector}, {}: endpoints are stale most of the time",
+        format_duration(scrape.interval),
+        format_duration(staleness)
+    );
+    reading.report.warn(&own.at("scrape.interval"), text);
+}

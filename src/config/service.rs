@@ -1,0 +1,114 @@
+//! The section `weir`, and what it sets for every pool.
+
+use crate::effective::{Durability, GatewaySettings, LogSettings, Settings};
+use crate::node::Value;
+use crate::scalar::{Scalar, read as read_scalar};
+use crate::section::{Reading, Section};
+use crate::table::Kind;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use weir_kernel::Policy;
+
+/// Reads the section `weir`: the service's own settings, and a policy that holds what every pool has in common.
+pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
+    let listen = listen(reading, weir);
+    let log = log(reading, weir);
+    let gateway = weir.section(reading, "gateway");
+    let gateway = GatewaySettings {
+        max_body_bytes: gateway.amount(reading, "maxBodyBytes"),
+        max_in_flight: gateway.amount(reading, "maxInFlight"),
+    };
+    let objectives = objectives(reading, weir);
+    let metrics = weir.section(reading, "metrics");
+    let metrics_compat_llm_d = metrics.text(reading, "compat").as_deref() == Some("llm-d");
+    let drain_timeout = weir.span(reading, "drainTimeout");
+    let base = Policy {
+        lease_timeout: weir.span(reading, "leaseTimeout"),
+        ticket_timeout: weir.span(reading, "ticketTimeout"),
+        resume_window: weir.span(reading, "resumeWindow"),
+        idempotency_keys: small(weir.amount(reading, "idempotencyKeys")),
+        max_dynamic_bands: small(weir.amount(reading, "maxDynamicBands")),
+        ..Policy::default()
+    };
+    (Settings { listen, log, gateway, objectives, metrics_compat_llm_d, drain_timeout }, base)
+}
+
+/// Bounded by its table.
+fn small(amount: u64) -> u32 {
+    u32::try_from(amount).unwrap_or(u32::MAX)
+}
+
+fn listen(reading: &mut Reading, weir: &Section<'_>) -> SocketAddr {
+    let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let address = weir.text(reading, "listen").and_then(|text| text.parse().ok()).unwrap_or(loopback);
+    if !address.ip().is_loopback() {
+        let text = "is beyond loopback: whoever reaches it may admit and complete requests, there is no authentication";
+        reading.report.warn(&weir.at("listen"), text);
+    }
+    address
+}
+
+fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
+    let section = weir.section(reading, "log");
+    let dir = PathBuf::from(section.text(reading, "dir").unwrap_or_default());
+    let durability = match section.text(reading, "durability").as_deref() {
+        Some("interval") => Durability::Interval,
+        _ => Durability::Group,
+    };
+    let interval = section.span(reading, "interval");
+    match (durability, section.node("interval")) {
+        (Durability::Group, Some(_)) => {
+            reading.report.warn(&section.at("interval"), "has no effect under durability: group");
+        }
+        (Durability::Interval, _) => {
+            let text = "interval: a loss of power may lose decisions that were already heard";
+            reading.report.notice(&section.at("durability"), text);
+        }
+        (Durability::Group, None) => {}
+    }
+    let cache_bytes = section.amount(reading, "cacheBytes");
+    let rotate_bytes = section.amount(reading, "rotateBytes");
+    let retention = section.section(reading, "retention");
+    let retention_age = retention.span(reading, "age");
+    let retention_bytes = retention.amount(reading, "size");
+    if retention_bytes > 0 && retention_bytes < rotate_bytes {
+        retention.refuse(
+            reading,
+            "size",
+            format!("at least rotateBytes, which is {rotate_bytes}, or 0 for no bound"),
+        );
+    }
+    LogSettings {
+        dir,
+        durability,
+        interval,
+        cache_bytes,
+        rotate_bytes,
+        retention_age,
+        retention_bytes,
+        snapshot_every: section.amount(reading, "snapshotEvery"),
+    }
+}
+
+fn objectives(reading: &mut Reading, weir: &Section<'_>) -> BTreeMap<String, i32> {
+    let kind = Kind::Whole { min: i64::from(i32::MIN), max: i64::from(i32::MAX) };
+    let mut objectives = BTreeMap::new();
+    for (name, path, node) in weir.names(reading, "objectives") {
+        let priority = match read_scalar(&kind, node) {
+            Ok(Scalar::Whole(priority)) => i32::try_from(priority).ok(),
+            _ => None,
+        };
+        match priority {
+            Some(priority) => {
+                reading.row(&path, Scalar::Whole(priority.into()), "", &node.origin, "");
+                objectives.insert(name.to_owned(), priority);
+            }
+            None => {
+                let found = if node.value == Value::Null { "nothing".to_owned() } else { node.shown() };
+                reading.report.value(&path, &node.origin, found, kind.words());
+            }
+        }
+    }
+    objectives
+}
