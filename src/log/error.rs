@@ -37,7 +37,7 @@ pub enum LogError {
     },
     /// The database of the hot window does not open or read.
     #[error(
-        "the database {} is damaged: {error}. Nothing was changed. The way back: `weir log import` from the sealed \
+        "the database {} is damaged: {error}. The way back: `weir log import` from the sealed \
          segments or an export, into a new directory",
         path.display()
     )]
@@ -50,7 +50,7 @@ pub enum LogError {
     /// The database opened, but the end of a pool's log is missing.
     #[error(
         "the log of pool {pool} in {} ends at sequence {found}, but sequence {expected} was durable: {} steps are \
-         missing. Nothing was changed. The way back: `weir log import` from the sealed segments or an export, into \
+         missing. The way back: `weir log import` from the sealed segments or an export, into \
          a new directory",
         dir.display(),
         expected.saturating_sub(*found)
@@ -67,8 +67,8 @@ pub enum LogError {
     },
     /// The batch at the high-water mark is another one.
     #[error(
-        "the log of pool {pool} in {} holds another batch at sequence {seq} than the one that was durable. Nothing \
-         was changed. The way back: `weir log import` from the sealed segments or an export, into a new directory",
+        "the log of pool {pool} in {} holds another batch at sequence {seq} than the one that was durable. \
+         The way back: `weir log import` from the sealed segments or an export, into a new directory",
         dir.display()
     )]
     HeadDiffers {

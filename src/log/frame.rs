@@ -135,7 +135,15 @@ impl Frame {
     /// # Errors
     /// [`FrameError`]. That it follows the batch before it is for [`crate::chain::Chain`] to say.
     pub fn parse(bytes: &[u8]) -> Result<Frame, FrameError> {
-        let header = FrameHeader::parse(bytes)?;
+        Frame::from_vec(bytes.to_vec())
+    }
+
+    /// [`Frame::parse`] without a copy.
+    ///
+    /// # Errors
+    /// As [`Frame::parse`].
+    pub fn from_vec(bytes: Vec<u8>) -> Result<Frame, FrameError> {
+        let header = FrameHeader::parse(&bytes)?;
         let fail = |fault| FrameError { pool: Some(header.pool.clone()), seq: Some(header.first_seq), fault };
         let needed = header.frame_len();
         if bytes.len() < needed {
@@ -144,12 +152,12 @@ impl Frame {
         if bytes.len() > needed {
             return Err(fail(FrameFault::Trailing { found: (bytes.len() - needed) as u64 }));
         }
-        let (stored, computed) = (u32_at(bytes, CRC_AT), checksum(bytes));
+        let (stored, computed) = (u32_at(&bytes, CRC_AT), checksum(&bytes));
         if stored != computed {
             return Err(fail(FrameFault::Checksum { stored, computed }));
         }
-        let hash = Sha256::digest(bytes).into();
-        Ok(Frame { header, bytes: bytes.to_vec(), hash })
+        let hash = Sha256::digest(&bytes).into();
+        Ok(Frame { header, bytes, hash })
     }
 
     /// The payload as stored.

@@ -1,0 +1,176 @@
+//! Opening the hot window: which databases count, where each pool's log ends, and whether that is all of it.
+
+use super::HotOptions;
+use super::generation::Generation;
+use crate::chain::{Chain, Head};
+use crate::error::LogError;
+use crate::frame::Frame;
+use crate::mark::Mark;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The databases, oldest first (the last one is written), and where each pool's log ends.
+pub(super) struct Recovered {
+    pub(super) generations: Vec<Arc<Generation>>,
+    pub(super) heads: BTreeMap<Arc<str>, Head>,
+}
+
+/// The directory of a generation.
+pub(super) fn generation_path(hot: &Path, number: u32) -> PathBuf {
+    hot.join(format!("{number:06}"))
+}
+
+/// Opens every generation that the mark vouches for, holds their batches to the chain, and the ends to the mark.
+pub(super) fn recover(dir: &Path, mark: &Mark, options: &HotOptions) -> Result<Recovered, LogError> {
+    let hot = crate::dir::hot_dir(dir);
+    let mut generations = Vec::new();
+    for number in tidy(&hot, mark)? {
+        let path = generation_path(&hot, number);
+        generations.push(Arc::new(Generation::open(&path, number, options.cache_bytes)?));
+    }
+    if mark.generation > 0 && generations.last().map(|last| last.number) != Some(mark.generation) {
+        let path = generation_path(&hot, mark.generation);
+        return Err(LogError::Damaged { path, error: "it is missing".to_owned() });
+    }
+    let mut heads = BTreeMap::new();
+    if mark.generation == 0 {
+        // Nothing was ever committed here: the logs end where the mark says (zero, or the end of an import).
+        heads = mark.pools.iter().map(|(pool, (durable, _))| (pool.clone(), *durable)).collect();
+    }
+    let mut seen = Seen::new(dir, mark);
+    let mut torn = Vec::new();
+    heads.iter().for_each(|head| seen.head(head));
+    for generation in &generations {
+        take_bases(&mut heads, generation)?;
+        for head in &heads {
+            seen.head(head);
+        }
+        let cut = generation.visit(&mut |frame| follow(&mut heads, &mut seen, frame))?;
+        torn.extend(cut.into_iter().map(|batch| (generation.clone(), batch)));
+    }
+    seen.check(&heads)?;
+    for (generation, batch) in torn {
+        generation.remove(&batch)?;
+    }
+    if mark.generation == 0 {
+        generations.push(Arc::new(begin(&hot, 1, options)?));
+    }
+    Ok(Recovered { generations, heads })
+}
+
+/// Creates an empty generation whose files survive a loss of power.
+pub(super) fn begin(hot: &Path, number: u32, options: &HotOptions) -> Result<Generation, LogError> {
+    let path = generation_path(hot, number);
+    discard(&path)?;
+    let generation = Generation::open(&path, number, options.cache_bytes)?;
+    generation.settle_files()?;
+    Ok(generation)
+}
+
+/// Removes a directory in two steps, so that one that is half removed is never taken for a database.
+pub(super) fn discard(path: &Path) -> Result<(), LogError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let gone = path.with_extension("deleted");
+    let fail = |error: std::io::Error| LogError::io("remove", path, &error);
+    if gone.exists() {
+        fs::remove_dir_all(&gone).map_err(fail)?;
+    }
+    fs::rename(path, &gone).map_err(fail)?;
+    path.parent().map_or(Ok(()), crate::dir::sync_dir)?;
+    fs::remove_dir_all(&gone).map_err(fail)
+}
+
+/// The numbers of the generations that count, in order. Left-overs of a deletion go, and generations that were made
+/// ready but never committed to.
+fn tidy(hot: &Path, mark: &Mark) -> Result<Vec<u32>, LogError> {
+    crate::dir::create_dir(hot)?;
+    let entries = fs::read_dir(hot).map_err(|error| LogError::io("list", hot, &error))?;
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| LogError::io("list", hot, &error))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name.ends_with(".deleted") {
+            fs::remove_dir_all(&path).map_err(|error| LogError::io("remove", &path, &error))?;
+            continue;
+        }
+        match name.parse::<u32>() {
+            Ok(number) if number <= mark.generation => numbers.push(number),
+            Ok(_) => discard(&path)?,
+            Err(_) => {
+                tracing::warn!(path = %path.display(), "not a generation of the hot window: left alone")
+            }
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// A generation says where the logs ended when it was begun: that must be where the one before it ends.
+fn take_bases(heads: &mut BTreeMap<Arc<str>, Head>, generation: &Generation) -> Result<(), LogError> {
+    for (pool, held) in generation.held() {
+        let Some(base) = held.base else { continue };
+        match heads.get(&pool) {
+            Some(head) if *head != base => {
+                let error = format!(
+                    "it was begun when the log of pool {pool} ended at sequence {}, but what came before ends at {}",
+                    base.seq, head.seq
+                );
+                return Err(LogError::Damaged { path: generation.path().to_owned(), error });
+            }
+            _ => heads.insert(pool, base),
+        };
+    }
+    Ok(())
+}
+
+fn follow(heads: &mut BTreeMap<Arc<str>, Head>, seen: &mut Seen<'_>, frame: &Frame) -> Result<(), LogError> {
+    let pool = &frame.header.pool;
+    let mut chain = Chain::after(heads.get(pool).copied().unwrap_or_default());
+    chain.follow(frame)?;
+    let head = Head::of(frame);
+    seen.head((pool, &head));
+    heads.insert(pool.clone(), head);
+    Ok(())
+}
+
+/// Holds what is found to what the mark says was durable.
+struct Seen<'a> {
+    dir: &'a Path,
+    durable: BTreeMap<Arc<str>, (Head, bool)>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(dir: &'a Path, mark: &Mark) -> Seen<'a> {
+        let durable =
+            mark.pools.iter().map(|(pool, (durable, _))| (pool.clone(), (*durable, durable.seq == 0)));
+        Seen { dir, durable: durable.collect() }
+    }
+
+    fn head(&mut self, (pool, head): (&Arc<str>, &Head)) {
+        if let Some((durable, found)) = self.durable.get_mut(pool) {
+            *found |= durable == head;
+        }
+    }
+
+    fn check(&self, heads: &BTreeMap<Arc<str>, Head>) -> Result<(), LogError> {
+        for (pool, (durable, found)) in &self.durable {
+            let head = heads.get(pool).copied().unwrap_or_default();
+            if head.seq < durable.seq {
+                let (dir, pool) = (self.dir.to_owned(), pool.clone());
+                return Err(LogError::TailMissing { dir, pool, found: head.seq, expected: durable.seq });
+            }
+            if !found {
+                return Err(LogError::HeadDiffers {
+                    dir: self.dir.to_owned(),
+                    pool: pool.clone(),
+                    seq: durable.seq,
+                });
+            }
+        }
+        Ok(())
+    }
+}
