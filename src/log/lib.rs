@@ -17,6 +17,7 @@
 pub mod chain;
 pub mod check;
 pub mod codec;
+pub mod describe;
 pub mod dir;
 pub mod error;
 pub mod export;
