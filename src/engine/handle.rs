@@ -2,15 +2,15 @@
 
 use super::clock::Clock;
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
-use super::inbox::{Inbox, Message};
-use super::pending::{Pending, Slot};
+use super::inbox::{Inbox, Look, Message, Reply};
+use super::pending::Pending;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::{broadcast, oneshot};
 use weir_kernel::{
-    Arrival, Cancelled, Cause, Ended, ObjectivesChange, Observation, Policy, Regime, RequestId, Step,
+    Arrival, Cancelled, Cause, Ended, ObjectivesChange, Observation, Policy, Regime, RequestId, State, Step,
 };
 
 /// Handed to everybody by a pool's thread.
@@ -69,9 +69,9 @@ impl PoolHandle {
     /// # Errors
     /// Nothing can be decided now; the refusal is counted into the log later.
     pub fn admit(&self, arrival: Arrival) -> Result<Pending, Unavailable> {
-        let slot = Slot::new(arrival.idempotency.is_some());
-        self.0.inbox.arrive((arrival, Arc::clone(&slot)))?;
-        Ok(Pending::new(slot, Arc::clone(&self.0.inbox)))
+        let (pending, promise) = Pending::new(arrival.idempotency.is_some(), Arc::clone(&self.0.inbox));
+        self.0.inbox.arrive((arrival, promise))?;
+        Ok(pending)
     }
 
     /// Ends a request early: queued, it leaves the queue; running, its lease ends.
@@ -128,6 +128,39 @@ impl PoolHandle {
     /// batches it missed (`RecvError::Lagged`) and reads them from the log; it never holds the pool up.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Step]>> {
         self.0.steps.subscribe()
+    }
+
+    /// Looks at the state and answers once everything that was seen is durable. Short looks only: the pool waits.
+    pub fn query<T: Send + 'static>(
+        &self,
+        see: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Answer<Result<T, Unavailable>> {
+        self.look(see, true)
+    }
+
+    /// The same at once, also while the log fails; what is seen may still be lost with a crash.
+    pub fn peek<T: Send + 'static>(
+        &self,
+        see: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Answer<Result<T, Unavailable>> {
+        self.look(see, false)
+    }
+
+    fn look<T: Send + 'static>(
+        &self,
+        see: impl FnOnce(&State) -> T + Send + 'static,
+        durable: bool,
+    ) -> Answer<Result<T, Unavailable>> {
+        let (to, from) = oneshot::channel();
+        let see = Box::new(move |state: &State| -> Reply {
+            let seen = see(state);
+            Box::new(move || drop(to.send(seen)))
+        });
+        let asked = self.0.inbox.look(Look { see, durable });
+        Answer(Box::pin(async move {
+            asked?;
+            from.await.map_err(|_| Unavailable::Failed)
+        }))
     }
 
     fn ask(&self, message: impl FnOnce(oneshot::Sender<Fate>) -> Message) -> Answer<Fate> {

@@ -4,15 +4,17 @@
 //! it. That second lane needs no bound of its own: it holds at most a few entries for each request that was let in.
 
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
-use super::pending::Slot;
+use super::pending::{Promise, Slot};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use weir_kernel::{Arrival, Cancelled, Ended, Micros, ObjectivesChange, Observation, Policy, RequestId};
+use weir_kernel::{
+    Arrival, Cancelled, Ended, Micros, ObjectivesChange, Observation, Policy, RequestId, State,
+};
 
 /// An arrival and where its answer goes.
-pub(super) type Arriving = (Arrival, Arc<Slot>);
+pub(super) type Arriving = (Arrival, Promise);
 
 /// Everything but arrivals.
 pub(super) enum Message {
@@ -32,6 +34,36 @@ pub(super) enum Message {
     },
 }
 
+impl Message {
+    /// Tells whoever waits that nothing will come of it.
+    pub fn deny(self, why: Unavailable) {
+        match self {
+            Message::Cancel(_, to) | Message::End(_, to) | Message::Renew(_, to) => {
+                if let Some(to) = to {
+                    let _ = to.send(Fate::Unavailable(why));
+                }
+            }
+            Message::Policy(_, to) | Message::Objectives(_, to) => drop(to.send(Err(why))),
+            // Dropping the sender of a watch tells the other side; nobody waits for the rest.
+            Message::Abandon(_)
+            | Message::FirstByte(_)
+            | Message::Observe(_)
+            | Message::WatchLease(..)
+            | Message::Stop { .. } => {}
+        }
+    }
+}
+
+/// Sends what was seen.
+pub(super) type Reply = Box<dyn FnOnce() + Send>;
+
+/// A look at the state, which changes nothing.
+pub(super) struct Look {
+    pub see: Box<dyn FnOnce(&State) -> Reply + Send>,
+    /// Reply only once all that was seen is durable.
+    pub durable: bool,
+}
+
 /// May arrivals come in?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intake {
@@ -43,7 +75,10 @@ pub(super) enum Intake {
 pub(super) struct Lanes {
     pub arrivals: VecDeque<Arriving>,
     pub first: VecDeque<Message>,
+    pub looks: VecDeque<Look>,
     pub intake: Intake,
+    /// The thread shall end and leave everything as it is.
+    pub left: bool,
     /// Arrivals refused here since the last time they were counted into the log, and since when.
     pub refused: u64,
     pub refused_since: Micros,
@@ -52,6 +87,23 @@ pub(super) struct Lanes {
     /// Somebody moved the clock, or the log has news: look again.
     pub poked: bool,
     asleep: bool,
+}
+
+impl Lanes {
+    /// Moves at most so many of each lane out, in order.
+    pub fn take(
+        &mut self,
+        messages: &mut Vec<Message>,
+        messages_max: usize,
+        arriving: &mut Vec<Arriving>,
+        arriving_max: usize,
+    ) {
+        let count = self.first.len().min(messages_max);
+        messages.extend(self.first.drain(..count));
+        self.observations -= messages.iter().filter(|message| matches!(message, Message::Observe(_))).count();
+        let count = self.arrivals.len().min(arriving_max);
+        arriving.extend(self.arrivals.drain(..count));
+    }
 }
 
 /// Shared by a pool's thread (which alone takes) and everybody who has input for it.
@@ -69,7 +121,9 @@ impl Inbox {
         let lanes = Lanes {
             arrivals: VecDeque::new(),
             first: VecDeque::new(),
+            looks: VecDeque::new(),
             intake: Intake::Open,
+            left: false,
             refused: 0,
             refused_since: Micros::ZERO,
             observations: 0,
@@ -114,6 +168,24 @@ impl Inbox {
         lanes.first.push_back(message);
         self.rouse(lanes);
         Ok(())
+    }
+
+    /// Asks for a look at the state.
+    pub fn look(&self, look: Look) -> Result<(), Unavailable> {
+        let mut lanes = self.lock();
+        if let Intake::Closed(why @ (Unavailable::Stopped | Unavailable::Failed)) = lanes.intake {
+            return Err(why);
+        }
+        lanes.looks.push_back(look);
+        self.rouse(lanes);
+        Ok(())
+    }
+
+    /// Tells the thread to end at once and leave everything as it is.
+    pub fn leave(&self) {
+        let mut lanes = self.lock();
+        lanes.left = true;
+        self.rouse(lanes);
     }
 
     /// Wakes the thread to look again at the clock and the log.

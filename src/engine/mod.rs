@@ -4,19 +4,25 @@
 //! kernel decide, hands the steps to the log, and answers callers once those steps are durable. Only this
 //! module reads the clock for the kernel. Not here: HTTP, scraping, configuration files, the log's own format.
 
-#![allow(dead_code, reason = "the thread that reads the inbox comes with the kernel's state")]
-
 mod clock;
 mod decision;
 mod handle;
 mod ids;
 mod inbox;
+mod journal;
+mod launch;
 mod pending;
+mod pool;
+mod release;
 mod service;
+mod turn;
 
 pub use clock::Clock;
 pub use decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
 pub use handle::{Answer, PoolHandle, PoolStatus};
 pub use ids::{ExternalId, IdError};
 pub use pending::Pending;
-pub use service::{Engine, EngineOptions, Place, PoolOptions};
+pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, Place, PoolOptions};
+
+#[cfg(test)]
+mod tests;

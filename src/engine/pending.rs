@@ -26,10 +26,6 @@ enum Wait {
 }
 
 impl Slot {
-    pub fn new(keyed: bool) -> Arc<Self> {
-        Arc::new(Slot { wait: Mutex::new(Wait::Waiting(None)), id: AtomicU64::new(0), keyed })
-    }
-
     pub fn id(&self) -> Option<RequestId> {
         match self.id.load(Ordering::Acquire) {
             0 => None,
@@ -46,7 +42,7 @@ impl Slot {
     }
 
     /// Answers. Only the first answer counts; an abandoned slot takes none.
-    pub fn answer(&self, decision: Decision) {
+    fn answer(&self, decision: Decision) {
         let mut wait = self.lock();
         if let Wait::Waiting(waker) = &mut *wait {
             let waker = waker.take();
@@ -63,6 +59,27 @@ impl Slot {
     }
 }
 
+/// The duty to answer a slot: whoever drops it unanswered (a fault of ours unwinding) answers with that fault.
+pub(super) struct Promise(Arc<Slot>);
+
+impl Promise {
+    /// Keeps it.
+    pub fn answer(self, decision: Decision) {
+        self.0.answer(decision);
+    }
+
+    /// The slot that waits.
+    pub fn slot(&self) -> &Arc<Slot> {
+        &self.0
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.0.answer(Decision::Unavailable(Unavailable::Failed));
+    }
+}
+
 /// The wait of one arrival. Resolves once the decision is durable.
 ///
 /// Dropped before that, the request is cancelled (its caller is gone), whether or not the kernel has seen it; dropped
@@ -75,8 +92,10 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(slot: Arc<Slot>, inbox: Arc<Inbox>) -> Self {
-        Pending { slot, inbox }
+    /// A wait, and the duty to answer it.
+    pub(super) fn new(keyed: bool, inbox: Arc<Inbox>) -> (Self, Promise) {
+        let slot = Arc::new(Slot { wait: Mutex::new(Wait::Waiting(None)), id: AtomicU64::new(0), keyed });
+        (Pending { slot: Arc::clone(&slot), inbox }, Promise(slot))
     }
 
     /// Our own name of the request, once its arrival has been looked at (which may be before that is durable).

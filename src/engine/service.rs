@@ -2,9 +2,20 @@
 
 use super::clock::Clock;
 use super::handle::PoolHandle;
+use super::inbox::Message;
+use super::journal::InMemory;
+use super::launch::{Launch, Running};
+use super::pool::End;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use weir_kernel::Policy;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_kernel::{Micros, Policy, State};
+
+/// Arrivals of one pool that may wait for their first look, unless the options say otherwise.
+pub const INBOX_ARRIVALS_MAX: usize = 65_536;
+/// After the drain time, how long the last steps may take to become durable.
+const STOP_GRACE: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -15,7 +26,7 @@ pub struct EngineOptions {
     pub place: Place,
     /// Given by tests; else one that starts after what is logged.
     pub clock: Option<Clock>,
-    /// Arrivals of one pool that may wait for their first look (default 65,536).
+    /// Arrivals of one pool that may wait for their first look ([`INBOX_ARRIVALS_MAX`]).
     pub inbox_arrivals_max: usize,
 }
 
@@ -37,14 +48,63 @@ pub struct PoolOptions {
     pub objectives: BTreeMap<String, i32>,
 }
 
-/// The running engine.
+/// Why the engine does not start, or did not stop in order.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The operating system gave no thread.
+    #[error("pool {pool}: no thread: {error}")]
+    Thread {
+        /// The pool.
+        pool: String,
+        /// What the system said.
+        error: String,
+    },
+    /// A pool's thread ended through a fault of ours.
+    #[error("pool {pool}: its thread failed")]
+    Failed {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool's last steps did not become durable in time.
+    #[error("pool {pool}: the log could not be written before the end")]
+    NotDurable {
+        /// The pool.
+        pool: String,
+    },
+}
+
+/// The running engine. Dropped without [`Engine::shutdown`], it leaves everything as a crash would.
 #[derive(Debug)]
 pub struct Engine {
     pools: BTreeMap<String, PoolHandle>,
+    threads: Vec<(String, JoinHandle<End>)>,
     clock: Clock,
 }
 
 impl Engine {
+    /// Recovers each pool from the log and starts its thread.
+    ///
+    /// # Errors
+    /// The log does not open or does not fold, or the system has no thread for a pool.
+    pub fn open(options: EngineOptions) -> Result<Engine, EngineError> {
+        let clock = options.clock.unwrap_or_else(|| Clock::starting_after(Micros::ZERO));
+        let mut engine = Engine { pools: BTreeMap::new(), threads: Vec::new(), clock: clock.clone() };
+        for (name, pool) in options.pools {
+            let launch = Launch {
+                name: name.clone(),
+                state: State::new(),
+                clock: clock.clone(),
+                options: pool,
+                inbox_arrivals_max: options.inbox_arrivals_max,
+                decide: weir_kernel::step,
+            };
+            let Running { handle, thread } = launch.start(|port| Box::new(InMemory(port)))?;
+            engine.pools.insert(name.clone(), handle);
+            engine.threads.push((name, thread));
+        }
+        Ok(engine)
+    }
+
     /// A pool by its name.
     pub fn pool(&self, name: &str) -> Option<&PoolHandle> {
         self.pools.get(name)
@@ -58,5 +118,65 @@ impl Engine {
     /// The clock of all pools.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Begins the end: readiness turns false, new requests are refused as the service is stopping, queued ones are
+    /// served for `drain`. Returns the end of that, in the time of [`Engine::clock`].
+    pub fn begin_stop(&self, drain: Duration) -> Micros {
+        let drain = Micros(u64::try_from(drain.as_micros()).unwrap_or(u64::MAX));
+        let drain_until = self.clock.now() + drain;
+        for pool in self.pools.values() {
+            // A pool that is gone has stopped.
+            let _ = pool.0.inbox.put(Message::Stop { drain_until });
+        }
+        drain_until
+    }
+
+    /// Stops: drains for at most `drain`, ends what is left, makes the last step durable and joins the threads.
+    ///
+    /// # Errors
+    /// A pool's thread had failed, or its log could not be written; every other pool is stopped all the same.
+    pub async fn shutdown(mut self, drain: Duration) -> Result<(), EngineError> {
+        let until = self.begin_stop(drain);
+        let threads = std::mem::take(&mut self.threads);
+        let patience = Duration::from_micros(until.since(self.clock.now()).0) + STOP_GRACE;
+        let joined = tokio::task::spawn_blocking(move || {
+            threads
+                .into_iter()
+                .map(|(pool, thread)| (pool, thread.join().unwrap_or(End::Failed)))
+                .collect::<Vec<_>>()
+        });
+        let mut joined = std::pin::pin!(joined);
+        let ends = match tokio::time::timeout(patience, &mut joined).await {
+            Ok(ends) => ends,
+            Err(_) => {
+                self.leave();
+                joined.await
+            }
+        };
+        for (pool, end) in ends.unwrap_or_default() {
+            match end {
+                End::Stopped => {}
+                End::Left => return Err(EngineError::NotDurable { pool }),
+                End::Failed => return Err(EngineError::Failed { pool }),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&self) {
+        for pool in self.pools.values() {
+            pool.0.inbox.leave();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.leave();
+        for (_, thread) in self.threads.drain(..) {
+            // Its end is in its status.
+            let _ = thread.join();
+        }
     }
 }

@@ -1,0 +1,394 @@
+//! A pool's thread: takes inputs, lets the kernel decide, hands steps to the log, answers when they are durable.
+//!
+//! While one batch is being made durable the next one is built. Only a bounded number of steps is ever decided and
+//! not yet durable; beyond it inputs wait in the inbox. Nothing is decided while the log fails.
+
+use super::decision::{Decision, Unavailable};
+use super::handle::Shared;
+use super::inbox::{Arriving, Intake, Look, Message};
+use super::journal::{Journal, Port};
+use super::release::{Release, Waiters};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use weir_kernel::{Input, Micros, Regime, State, Step};
+
+/// Steps that are built while another batch is in flight; a batch is never much larger.
+const BATCH_MAX: usize = 1_024;
+/// Batches handed to the log and not yet durable.
+const FLIGHTS_MAX: usize = 2;
+/// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
+const ARRIVALS_PER_TURN: usize = 128;
+/// Other messages taken in one turn.
+const MESSAGES_PER_TURN: usize = 256;
+/// Refusals of a full inbox are counted into the log at most this often.
+const REFUSALS_NOTED_EVERY: Micros = Micros::from_secs(1);
+/// How long a failed thread waits for what it handed to the log.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
+/// After the drain time, how long leases whose streams are being cut may take to end.
+const CUT_GRACE: Micros = Micros::from_secs(1);
+
+/// How a step is decided: the kernel, or in tests a kernel with a fault.
+pub(super) type Decide = fn(&mut State, Micros, Input) -> Step;
+
+/// What one pool's thread owns.
+pub(super) struct Pool {
+    pub(super) state: State,
+    decide: Decide,
+    pub(super) shared: Arc<Shared>,
+    port: Arc<Port>,
+    journal: Box<dyn Journal>,
+    pub(super) waiters: Waiters,
+    /// Decided and not handed to the log yet.
+    pub(super) building: Vec<Step>,
+    /// What the steps of `building` answer.
+    pub(super) answers: Vec<Release>,
+    flights: VecDeque<Flight>,
+    /// Set while stopping: until when the queue is served.
+    pub(super) drain_until: Option<Micros>,
+    /// When the log began to fail.
+    failing_since: Option<Micros>,
+    refusals_noted_at: Micros,
+    messages: Vec<Message>,
+    arriving: Vec<Arriving>,
+}
+
+/// A batch that the log has and that is not durable yet.
+struct Flight {
+    steps: Arc<[Step]>,
+    answers: Vec<Release>,
+    regime: Regime,
+}
+
+/// How a pool's thread ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// In order, with everything durable.
+    Stopped,
+    /// It was told to leave everything as it is.
+    Left,
+    /// Through a fault of ours.
+    Failed,
+}
+
+impl Pool {
+    pub fn new(
+        state: State,
+        decide: Decide,
+        shared: Arc<Shared>,
+        port: Arc<Port>,
+        journal: Box<dyn Journal>,
+    ) -> Self {
+        Pool {
+            state,
+            decide,
+            shared,
+            port,
+            journal,
+            waiters: Waiters::default(),
+            building: Vec::new(),
+            answers: Vec::new(),
+            flights: VecDeque::new(),
+            drain_until: None,
+            failing_since: None,
+            refusals_noted_at: Micros::ZERO,
+            messages: Vec::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    /// Runs until told to stop. A panic of the kernel (or of ours) ends the pool cleanly: what was durable is
+    /// answered, everybody else hears of the fault, and readiness turns false.
+    pub fn run(mut self, first: Vec<Input>) -> End {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            for input in first {
+                self.step(input);
+            }
+            self.work()
+        }));
+        let end = ended.unwrap_or(End::Failed);
+        match end {
+            End::Stopped => self.close(Unavailable::Stopped),
+            End::Left => self.close(Unavailable::Failed),
+            End::Failed => {
+                tracing::error!(pool = %self.shared.name, seq = self.state.seq() + 1, "the pool's thread failed");
+                self.close(Unavailable::Failed);
+            }
+        }
+        end
+    }
+
+    fn work(&mut self) -> End {
+        loop {
+            self.land();
+            if !self.collect() {
+                return End::Left;
+            }
+            self.land();
+            let mut messages = std::mem::take(&mut self.messages);
+            for message in messages.drain(..) {
+                self.message(message);
+            }
+            self.messages = messages;
+            let mut arriving = std::mem::take(&mut self.arriving);
+            for (arrival, promise) in arriving.drain(..) {
+                self.arrival(arrival, promise);
+            }
+            self.arriving = arriving;
+            if self.may_build() {
+                self.pass_time();
+            }
+            self.hand_over();
+            if self.is_drained() {
+                return self.stop();
+            }
+        }
+    }
+
+    /// Decides one input at the present time.
+    pub(super) fn step(&mut self, input: Input) -> u64 {
+        let at = self.shared.clock.now().max(self.state.now());
+        let step = (self.decide)(&mut self.state, at, input);
+        let seq = step.seq;
+        self.building.push(step);
+        seq
+    }
+
+    /// The same, and collects the answers that it gives.
+    pub(super) fn decide(&mut self, input: Input) -> u64 {
+        let seq = self.step(input);
+        self.settle();
+        seq
+    }
+
+    /// Collects the answers of the last step.
+    pub(super) fn settle(&mut self) {
+        if let Some(step) = self.building.last() {
+            self.waiters.settle(&self.state, step, &mut self.answers);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let now = self.shared.clock.now().max(self.state.now());
+        if self.state.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.decide(Input::TimePassed);
+        }
+        let noted = self.refusals_noted_at + REFUSALS_NOTED_EVERY;
+        let back = self.failing_since.is_some();
+        if !back && now < noted {
+            return;
+        }
+        let (refused, since) = {
+            let mut lanes = self.shared.inbox.lock();
+            if lanes.intake == Intake::Closed(Unavailable::Log) {
+                lanes.intake = Intake::Open;
+            }
+            (std::mem::take(&mut lanes.refused), lanes.refused_since)
+        };
+        if back || refused > 0 {
+            let since = self.failing_since.take().unwrap_or(since);
+            self.refusals_noted_at = now;
+            self.decide(Input::LogResumed { since, refused });
+            self.publish(|status| status.log_writable = true);
+        }
+    }
+
+    fn may_build(&self) -> bool {
+        !self.port.is_failing() && (self.flights.len() < FLIGHTS_MAX || self.building.len() < BATCH_MAX)
+    }
+
+    /// Waits for something to do and takes it out of the inbox. False if the thread shall leave.
+    fn collect(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let mut lanes = shared.inbox.lock();
+        loop {
+            if lanes.left {
+                return false;
+            }
+            if std::mem::take(&mut lanes.poked) {
+                return true;
+            }
+            if !lanes.looks.is_empty() {
+                let looks = std::mem::take(&mut lanes.looks);
+                drop(lanes);
+                self.look(looks);
+                lanes = shared.inbox.lock();
+                continue;
+            }
+            if self.port.is_failing() {
+                self.refuse_all(&mut lanes);
+                lanes = shared.inbox.sleep(lanes, None);
+                continue;
+            }
+            let mut span = None;
+            if self.may_build() {
+                if !lanes.first.is_empty() || !lanes.arrivals.is_empty() || self.failing_since.is_some() {
+                    lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
+                    return true;
+                }
+                span = self.next_wake(lanes.refused > 0).map(|deadline| shared.clock.until(deadline));
+                if span == Some(Some(Duration::ZERO)) || self.is_due(lanes.refused > 0) {
+                    return true;
+                }
+            }
+            lanes = shared.inbox.sleep(lanes, span.flatten());
+        }
+    }
+
+    fn next_wake(&self, refused: bool) -> Option<Micros> {
+        let noted = refused.then_some(self.refusals_noted_at + REFUSALS_NOTED_EVERY);
+        let drained = self.drain_until.map(|until| until.max(self.state.now()) + CUT_GRACE);
+        [self.state.next_deadline(), noted, drained].into_iter().flatten().min()
+    }
+
+    fn is_due(&self, refused: bool) -> bool {
+        self.next_wake(refused).is_some_and(|deadline| deadline <= self.shared.clock.now())
+    }
+
+    /// The log fails: arrivals that nobody has looked at are refused outside the kernel, and counted.
+    fn refuse_all(&mut self, lanes: &mut super::inbox::Lanes) {
+        if self.failing_since.is_none() {
+            self.failing_since = Some(self.shared.clock.now());
+            tracing::warn!(pool = %self.shared.name, "the log cannot be written: new requests are refused");
+            self.publish(|status| status.log_writable = false);
+        }
+        if lanes.intake == Intake::Open {
+            lanes.intake = Intake::Closed(Unavailable::Log);
+        }
+        for (_, promise) in lanes.arrivals.drain(..) {
+            lanes.refused += 1;
+            promise.answer(Decision::Unavailable(Unavailable::Log));
+        }
+    }
+
+    fn look(&mut self, looks: VecDeque<Look>) {
+        for look in looks {
+            let reply = (look.see)(&self.state);
+            if look.durable && !(self.building.is_empty() && self.flights.is_empty()) {
+                match self.flights.back_mut() {
+                    Some(flight) if self.building.is_empty() => flight.answers.push(Release::Reply(reply)),
+                    _ => self.answers.push(Release::Reply(reply)),
+                }
+            } else {
+                reply();
+            }
+        }
+    }
+
+    /// Gives the log what was built, if it may have another batch.
+    fn hand_over(&mut self) {
+        if self.building.is_empty() {
+            // Answers that rest on steps already handed over (or on none).
+            if !self.answers.is_empty() {
+                let answers = std::mem::take(&mut self.answers);
+                match self.flights.back_mut() {
+                    Some(flight) => flight.answers.extend(answers),
+                    None => answers.into_iter().for_each(Release::give),
+                }
+            }
+            return;
+        }
+        if self.flights.len() >= FLIGHTS_MAX || self.port.is_failing() {
+            return;
+        }
+        let steps: Arc<[Step]> = std::mem::take(&mut self.building).into();
+        self.journal.submit(Arc::clone(&steps));
+        let answers = std::mem::take(&mut self.answers);
+        self.flights.push_back(Flight { steps, answers, regime: self.state.regime() });
+    }
+
+    /// Gives the answers of the batches that have become durable.
+    fn land(&mut self) {
+        let durable = self.port.durable();
+        while let Some(flight) = self.flights.front() {
+            let last = flight.steps.last().map_or(0, |step| step.seq);
+            if last > durable {
+                break;
+            }
+            if let Some(flight) = self.flights.pop_front() {
+                self.publish(|status| (status.durable, status.regime) = (last, flight.regime));
+                flight.answers.into_iter().for_each(Release::give);
+                // Nobody may be listening.
+                let _ = self.shared.steps.send(flight.steps);
+            }
+        }
+    }
+
+    pub(super) fn publish(&self, change: impl FnOnce(&mut super::handle::PoolStatus)) {
+        change(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// While stopping: is there nothing left that an orderly end waits for?
+    fn is_drained(&self) -> bool {
+        let Some(until) = self.drain_until else {
+            return false;
+        };
+        let now = self.shared.clock.now();
+        let due = self.state.next_deadline().is_some_and(|deadline| deadline <= now);
+        let idle = self.state.queued() == 0 && self.waiters.tied() == 0;
+        idle || (now >= until && !due && (self.waiters.tied() == 0 || now >= until + CUT_GRACE))
+    }
+
+    /// The last step of the run, made durable.
+    fn stop(&mut self) -> End {
+        self.decide(Input::Stopped);
+        let shared = Arc::clone(&self.shared);
+        loop {
+            self.hand_over();
+            if self.building.is_empty() && self.flights.is_empty() {
+                return End::Stopped;
+            }
+            let mut lanes = shared.inbox.lock();
+            while !std::mem::take(&mut lanes.poked) {
+                if lanes.left {
+                    return End::Left;
+                }
+                lanes = shared.inbox.sleep(lanes, None);
+            }
+            drop(lanes);
+            self.land();
+        }
+    }
+
+    /// Lets nothing more in and answers everybody who still waits.
+    fn close(&mut self, why: Unavailable) {
+        let mut lanes = self.shared.inbox.lock();
+        lanes.intake = Intake::Closed(why);
+        let arrivals: Vec<Arriving> = lanes.arrivals.drain(..).chain(self.arriving.drain(..)).collect();
+        let messages: Vec<Message> = lanes.first.drain(..).chain(self.messages.drain(..)).collect();
+        lanes.looks.clear();
+        drop(lanes);
+        self.publish(|status| {
+            status.stopping = true;
+            status.failed = why == Unavailable::Failed;
+        });
+        for (_, promise) in arrivals {
+            promise.answer(Decision::Unavailable(why));
+        }
+        messages.into_iter().for_each(|message| message.deny(why));
+        self.await_flights();
+        for flight in self.flights.drain(..) {
+            flight.answers.into_iter().for_each(|answer| answer.deny(why));
+        }
+        self.answers.drain(..).for_each(|answer| answer.deny(why));
+        self.waiters.abort(why);
+    }
+
+    /// What the log was given may still become durable: those callers get their answers.
+    fn await_flights(&mut self) {
+        let patience = std::time::Instant::now() + ABORT_WAIT;
+        loop {
+            self.land();
+            let left = patience.saturating_duration_since(std::time::Instant::now());
+            let shared = Arc::clone(&self.shared);
+            let mut lanes = shared.inbox.lock();
+            if self.flights.is_empty() || lanes.left || left.is_zero() || self.port.is_failing() {
+                return;
+            }
+            if !std::mem::take(&mut lanes.poked) {
+                drop(shared.inbox.sleep(lanes, Some(left)));
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Who waits for what, and the answers that a step gives them. An answer is held until its step is durable.
+
+use super::decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
+use super::pending::{Promise, Slot};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use weir_kernel::{
+    DEFAULT_FLOW, Dispatched, Event, Evicted, Face, Ignored, Input, KeyAnswer, Outcome, Reason, Rejected,
+    RequestId, State, Step,
+};
+
+/// One answer, not yet given.
+pub(super) enum Release {
+    Decision(Promise, Decision),
+    Fate(oneshot::Sender<Fate>, Fate),
+    Change(oneshot::Sender<Result<Change, Unavailable>>, Change),
+    Lease(oneshot::Sender<LeaseNotice>, LeaseNotice),
+    Reply(super::inbox::Reply),
+}
+
+impl Release {
+    /// Gives the answer. Somebody who has stopped listening is no fault.
+    pub fn give(self) {
+        match self {
+            Release::Decision(promise, decision) => promise.answer(decision),
+            Release::Fate(to, fate) => drop(to.send(fate)),
+            Release::Change(to, change) => drop(to.send(Ok(change))),
+            Release::Lease(to, notice) => drop(to.send(notice)),
+            Release::Reply(reply) => reply(),
+        }
+    }
+
+    /// Gives word that the answer will never be known.
+    pub fn deny(self, why: Unavailable) {
+        match self {
+            Release::Decision(promise, _) => promise.answer(Decision::Unavailable(why)),
+            Release::Fate(to, _) => drop(to.send(Fate::Unavailable(why))),
+            Release::Change(to, _) => drop(to.send(Err(why))),
+            // Dropping the sender tells the other side.
+            Release::Lease(..) | Release::Reply(_) => {}
+        }
+    }
+}
+
+/// A queued request that somebody waits for.
+struct Waiter {
+    promise: Promise,
+    /// Later calls with the same idempotency key.
+    more: Vec<Promise>,
+    flow: String,
+    priority: i32,
+    face: Face,
+}
+
+/// All who wait on one pool. Owned by its thread: no locks, no races.
+#[derive(Default)]
+pub(super) struct Waiters {
+    queued: HashMap<RequestId, Waiter>,
+    leases: HashMap<RequestId, Vec<oneshot::Sender<LeaseNotice>>>,
+    /// Leases that cannot outlive the process, for an orderly stop.
+    tied: HashSet<RequestId>,
+}
+
+impl Waiters {
+    /// Leases whose streams would be cut if the process ended now.
+    pub fn tied(&self) -> usize {
+        self.tied.len()
+    }
+
+    /// The arrival of this step waits for its decision. Call before [`Waiters::settle`].
+    pub fn arrived(&mut self, step: &Step, face: Face, promise: Promise) {
+        let id = RequestId(step.seq);
+        promise.slot().name(id);
+        let waiter = Waiter { promise, more: Vec::new(), flow: String::new(), priority: 0, face };
+        self.queued.insert(id, waiter);
+    }
+
+    pub fn watch_lease(&mut self, request: RequestId, to: oneshot::Sender<LeaseNotice>) {
+        self.leases.entry(request).or_default().push(to);
+    }
+
+    /// This caller waits no longer. True if that leaves nobody for the request (or nobody waited for it any more).
+    pub fn left(&mut self, request: RequestId, slot: &Arc<Slot>) -> bool {
+        let Some(waiter) = self.queued.get_mut(&request) else {
+            return true;
+        };
+        if Arc::ptr_eq(waiter.promise.slot(), slot) {
+            match waiter.more.pop() {
+                Some(other) => waiter.promise = other,
+                None => {
+                    self.queued.remove(&request);
+                    return true;
+                }
+            }
+        } else {
+            waiter.more.retain(|other| !Arc::ptr_eq(other.slot(), slot));
+        }
+        false
+    }
+
+    /// Collects the answers that this step gives, with the state right after it.
+    pub fn settle(&mut self, state: &State, step: &Step, to: &mut Vec<Release>) {
+        let id = RequestId(step.seq);
+        for event in &step.events {
+            match event {
+                Event::Enqueued(e) => {
+                    if let Some(waiter) = self.queued.get_mut(&id) {
+                        waiter.flow = state.flow_name(e.flow).unwrap_or_default().to_owned();
+                        waiter.priority = e.priority;
+                    }
+                }
+                Event::Rejected(e) => self.rejected(step, e, to),
+                Event::Repeated { of, .. } => self.repeated(state, step, *of, to),
+                Event::Dispatched(e) => self.dispatched(state, step, e, to),
+                Event::Evicted(e) => self.evicted(step, e, to),
+                Event::LeaseEnded(e) => {
+                    self.tied.remove(&e.request);
+                    for watcher in self.leases.remove(&e.request).unwrap_or_default() {
+                        let notice = LeaseNotice { seq: step.seq, end: e.end, cause: e.cause, ran: e.ran };
+                        to.push(Release::Lease(watcher, notice));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// In observe mode nobody is held: the arrival's caller goes on, whatever was decided.
+    pub fn settle_shadow(&mut self, state: &State, step: &Step, to: &mut Vec<Release>) {
+        let id = RequestId(step.seq);
+        let Some(waiter) = self.queued.remove(&id) else {
+            return;
+        };
+        let enqueued = step.events.iter().find_map(|event| match event {
+            Event::Enqueued(e) => Some((e.priority, state.flow_name(e.flow).unwrap_or_default())),
+            Event::Rejected(e) => Some((e.priority, "")),
+            _ => None,
+        });
+        let (priority, flow) = enqueued.unwrap_or_default();
+        let admitted = Admitted {
+            id,
+            seq: step.seq,
+            waited: weir_kernel::Micros::ZERO,
+            priority,
+            flow: flow.to_owned(),
+            endpoint: None,
+            regime: state.regime(),
+            shadow: true,
+            repeated: false,
+        };
+        to.push(Release::Decision(waiter.promise, Decision::Admitted(admitted)));
+    }
+
+    fn rejected(&mut self, step: &Step, e: &Rejected, to: &mut Vec<Release>) {
+        let id = RequestId(step.seq);
+        let Some(waiter) = self.queued.remove(&id) else {
+            return;
+        };
+        let refused = Refused {
+            id,
+            seq: step.seq,
+            outcome: e.outcome,
+            reason: e.reason,
+            regime: e.regime,
+            waited: weir_kernel::Micros::ZERO,
+            priority: e.priority,
+            retry_after: e.retry_after,
+            limit: e.limit,
+            cause: e.cause,
+            repeated: false,
+        };
+        waiter.answer(&Decision::Refused(refused), to);
+    }
+
+    fn dispatched(&mut self, state: &State, step: &Step, e: &Dispatched, to: &mut Vec<Release>) {
+        let Some(waiter) = self.queued.remove(&e.request) else {
+            return;
+        };
+        if waiter.face.sees_end() && !waiter.face.survives_restart() {
+            self.tied.insert(e.request);
+        }
+        let admitted = Admitted {
+            id: e.request,
+            seq: step.seq,
+            waited: e.waited,
+            priority: waiter.priority,
+            flow: waiter.flow.clone(),
+            endpoint: e.endpoint.and_then(|slot| state.endpoint_name(slot)).map(str::to_owned),
+            regime: state.regime(),
+            shadow: false,
+            repeated: false,
+        };
+        waiter.answer(&Decision::Admitted(admitted), to);
+    }
+
+    fn evicted(&mut self, step: &Step, e: &Evicted, to: &mut Vec<Release>) {
+        let Some(waiter) = self.queued.remove(&e.request) else {
+            return;
+        };
+        let refused = Refused {
+            id: e.request,
+            seq: step.seq,
+            outcome: e.outcome,
+            reason: e.reason,
+            regime: e.regime,
+            waited: e.waited,
+            priority: waiter.priority,
+            retry_after: None,
+            limit: None,
+            cause: e.cause,
+            repeated: false,
+        };
+        waiter.answer(&Decision::Refused(refused), to);
+    }
+
+    /// The arrival shares the fate of an earlier one: known already, or still to come.
+    fn repeated(&mut self, state: &State, step: &Step, of: RequestId, to: &mut Vec<Release>) {
+        let Some(repeat) = self.queued.remove(&RequestId(step.seq)) else {
+            return;
+        };
+        repeat.promise.slot().name(of);
+        let Input::Arrived(arrival) = &step.input else {
+            return;
+        };
+        if let Some((_, Some(answer))) = arrival.idempotency.and_then(|key| state.key_answer(&key)) {
+            let decision = from_key(state, of, &answer, &arrival.fairness_id);
+            to.push(Release::Decision(repeat.promise, decision));
+        } else if let Some(first) = self.queued.get_mut(&of) {
+            first.more.push(repeat.promise);
+        } else {
+            // Queued before a restart: this caller is the first to come back for it.
+            let view = state.queued_request(of);
+            let (flow, priority) = view.map_or(("", 0), |view| (view.flow, view.priority));
+            self.queued.insert(of, Waiter { flow: flow.to_owned(), priority, ..repeat });
+        }
+    }
+
+    /// Nobody will be answered any more.
+    pub fn abort(&mut self, why: Unavailable) {
+        for (_, waiter) in self.queued.drain() {
+            for promise in waiter.more.into_iter().chain([waiter.promise]) {
+                promise.answer(Decision::Unavailable(why));
+            }
+        }
+        self.leases.clear();
+    }
+}
+
+impl Waiter {
+    fn answer(self, decision: &Decision, to: &mut Vec<Release>) {
+        for promise in self.more {
+            let mut shared = decision.clone();
+            match &mut shared {
+                Decision::Admitted(admitted) => admitted.repeated = true,
+                Decision::Refused(refused) => refused.repeated = true,
+                Decision::Unavailable(_) => {}
+            }
+            to.push(Release::Decision(promise, shared));
+        }
+        to.push(Release::Decision(self.promise, decision.clone()));
+    }
+}
+
+/// The answer to a repeated call whose first call has been decided.
+fn from_key(state: &State, id: RequestId, answer: &KeyAnswer, fairness_id: &str) -> Decision {
+    if answer.outcome == Outcome::Dispatched {
+        let lease = state.lease(id);
+        return Decision::Admitted(Admitted {
+            id,
+            seq: answer.seq,
+            waited: answer.waited,
+            priority: lease.map_or(0, |lease| lease.priority),
+            flow: if fairness_id.is_empty() { DEFAULT_FLOW } else { fairness_id }.to_owned(),
+            endpoint: answer.endpoint.and_then(|slot| state.endpoint_name(slot)).map(str::to_owned),
+            regime: state.regime(),
+            shadow: false,
+            repeated: true,
+        });
+    }
+    Decision::Refused(Refused {
+        id,
+        seq: answer.seq,
+        outcome: answer.outcome,
+        reason: answer.reason.unwrap_or(Reason::Internal),
+        regime: state.regime(),
+        waited: answer.waited,
+        priority: 0,
+        retry_after: None,
+        limit: None,
+        cause: None,
+        repeated: true,
+    })
+}
+
+/// What a step says became of the cancellation, end or renewal that it was given.
+pub(super) fn fate(step: &Step) -> Fate {
+    for event in &step.events {
+        match event {
+            Event::Ignored { what: Ignored::UnknownRequest } => return Fate::Unknown,
+            Event::Ignored { what: Ignored::AlreadyEnded } => return Fate::AlreadyEnded,
+            _ => {}
+        }
+    }
+    Fate::Done { seq: step.seq }
+}

@@ -1,0 +1,6 @@
+//! The pool's thread against a log that is at once durable, held back or failing.
+
+mod answers;
+mod faults;
+mod races;
+mod rig;

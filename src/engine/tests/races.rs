@@ -1,0 +1,150 @@
+//! Many at once on real threads and a real clock: each request still has one outcome, and no limit is overrun.
+
+use super::rig::{Setup, concurrency_policy, pushed_policy, wait};
+use crate::engine::{Clock, Decision};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weir_kernel::{
+    Ended, EndpointChange, Event, Micros, Observation, Outcome, Policy, Pushed, Role, Slot, Termination,
+};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap()
+}
+
+/// 10,000 requests whose budget ends about when the pool opens: each is served or expired, never both, and none late.
+#[test]
+fn c021_dispatch_and_expiry_at_the_same_instant() {
+    const ROUNDS: usize = 20;
+    const EACH: usize = 500;
+    let budget = Micros::from_millis(8);
+    let rig = Setup {
+        clock: Clock::starting_after(Micros::ZERO),
+        ..Setup::policy(Policy { saturation_budget: budget, ..pushed_policy() })
+    }
+    .start();
+    rig.open_pool(1_000_000);
+    let runtime = runtime();
+    let (served, expired) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for round in 0..ROUNDS {
+        rig.saturate(1_000_000);
+        let opens_at = rig.clock.now() + budget - Micros(100 * round as u64);
+        let tasks: Vec<_> = (0..EACH)
+            .map(|i| {
+                let (pool, pending) = (rig.pool.clone(), rig.admit(&format!("{round}-{i}")));
+                let (served, expired) = (Arc::clone(&served), Arc::clone(&expired));
+                runtime.spawn(async move {
+                    match pending.await {
+                        Decision::Admitted(admitted) => {
+                            served.fetch_add(1, Ordering::SeqCst);
+                            let termination = Termination::Natural;
+                            pool.end(Ended { request: admitted.id, termination, usage: None }).await;
+                        }
+                        Decision::Refused(refused) => {
+                            assert_eq!(refused.outcome, Outcome::EvictedTTL);
+                            expired.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Decision::Unavailable(why) => panic!("{why}"),
+                    }
+                })
+            })
+            .collect();
+        wait("the instant", || rig.clock.now() >= opens_at);
+        rig.saturate(0);
+        for task in tasks {
+            runtime.block_on(task).unwrap();
+        }
+    }
+    assert_eq!(served.load(Ordering::SeqCst) + expired.load(Ordering::SeqCst), ROUNDS * EACH);
+    rig.wait_idle();
+    for step in rig.steps() {
+        for event in &step.events {
+            if let Event::Dispatched(e) = event {
+                assert!(e.waited < budget, "dispatched after {:?}", e.waited);
+            }
+        }
+    }
+    rig.check();
+}
+
+/// Limit 10, nine running, 64 ask at once: one more is let in, over and over.
+#[test]
+fn c033_concurrent_admissions_never_overshoot_the_limit() {
+    const ROUNDS: usize = 200;
+    let rig =
+        Setup { clock: Clock::starting_after(Micros::ZERO), ..Setup::policy(concurrency_policy(10)) }.start();
+    let joined = EndpointChange::Joined { slot: Slot(0), name: "e0".to_owned(), role: Role::Decode };
+    let first = Observation { requested_at: rig.clock.now(), changes: vec![joined], pushed: Pushed::Keep };
+    rig.pool.observe(first).unwrap();
+    let runtime = runtime();
+    let nine: Vec<_> = (0..9).map(|i| runtime.block_on(rig.admit(&format!("n{i}")))).collect();
+    assert!(nine.iter().all(|decision| matches!(decision, Decision::Admitted(_))));
+    for round in 0..ROUNDS {
+        let asks: Vec<_> = (0..64)
+            .map(|i| {
+                let (pool, arrival) = (rig.pool.clone(), rig.arrival(&format!("{round}-{i}")));
+                runtime.spawn(async move {
+                    let decision = pool.admit(arrival).unwrap().await;
+                    if let Decision::Admitted(admitted) = decision {
+                        let termination = Termination::Natural;
+                        pool.end(Ended { request: admitted.id, termination, usage: None }).await;
+                    } else {
+                        panic!("{decision:?}");
+                    }
+                })
+            })
+            .collect();
+        for ask in asks {
+            runtime.block_on(ask).unwrap();
+        }
+    }
+    let (mut running, mut most) = (0_i64, 0);
+    for event in rig.steps().iter().flat_map(|step| &step.events) {
+        match event {
+            Event::Dispatched(_) => running += 1,
+            Event::LeaseEnded(_) => running -= 1,
+            _ => {}
+        }
+        most = most.max(running);
+    }
+    assert_eq!((running, most), (9, 10));
+    rig.check();
+}
+
+/// Callers come, wait a little and go, on many threads: nothing is left behind and nobody has two outcomes.
+#[test]
+fn c021_callers_that_leave_at_any_moment_leave_nothing_behind() {
+    let rig =
+        Setup { clock: Clock::starting_after(Micros::ZERO), ..Setup::policy(concurrency_policy(20)) }.start();
+    let joined = EndpointChange::Joined { slot: Slot(0), name: "e0".to_owned(), role: Role::Decode };
+    rig.pool
+        .observe(Observation { requested_at: rig.clock.now(), changes: vec![joined], pushed: Pushed::Keep })
+        .unwrap();
+    let runtime = runtime();
+    let tasks: Vec<_> = (0..64_u64)
+        .map(|who| {
+            let (pool, arrival) = (rig.pool.clone(), rig.arrival(&who.to_string()));
+            runtime.spawn(async move {
+                for round in 0..150_u64 {
+                    let Ok(mut pending) = pool.admit(arrival.clone()) else { continue };
+                    let patience = std::time::Duration::from_micros((who * 37 + round * 101) % 900);
+                    if let Ok(Decision::Admitted(admitted)) =
+                        tokio::time::timeout(patience, &mut pending).await
+                        && round % 7 != 0
+                    {
+                        let termination = Termination::Natural;
+                        pool.end_unheard(Ended { request: admitted.id, termination, usage: None });
+                    } else if let Some(id) = pending.id() {
+                        pool.cancel(id, weir_kernel::Cause::Other).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    rig.wait_idle();
+    rig.check();
+    assert_eq!(rig.peek(|state| state.counters().arrivals), 64 * 150);
+}

@@ -1,0 +1,119 @@
+//! What each message becomes: which input, and who hears of it.
+
+use super::decision::{Change, Fate, Unavailable};
+use super::inbox::Message;
+use super::pending::{Promise, Slot};
+use super::pool::Pool;
+use super::release::{Release, fate};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use weir_kernel::{
+    Arrival, Cancelled, Cause, Ended, Event, Ignored, Input, ObjectivesChange, Policy, PolicyChange,
+};
+
+impl Pool {
+    pub(super) fn arrival(&mut self, arrival: Arrival, promise: Promise) {
+        let slot = Arc::clone(promise.slot());
+        let face = arrival.face;
+        let observe = self.state.policy().observe;
+        self.step(Input::Arrived(arrival));
+        if let Some(step) = self.building.last() {
+            self.waiters.arrived(step, face, promise);
+            if observe {
+                self.waiters.settle_shadow(&self.state, step, &mut self.answers);
+            }
+        }
+        self.settle();
+        if slot.is_abandoned() {
+            self.abandon(&slot);
+        }
+    }
+
+    pub(super) fn message(&mut self, message: Message) {
+        match message {
+            Message::Abandon(slot) => self.abandon(&slot),
+            Message::Cancel(cancelled, to) => self.answered(Input::Cancelled(cancelled), to),
+            Message::End(ended, to) => {
+                let input = self.end(ended);
+                self.answered(input, to);
+            }
+            Message::FirstByte(request) => {
+                self.decide(Input::FirstByte { request });
+            }
+            Message::Renew(request, to) => self.answered(Input::Renewed { request }, to),
+            Message::Observe(observation) => {
+                self.decide(Input::Observed(observation));
+            }
+            Message::Policy(policy, to) => self.policy(*policy, to),
+            Message::Objectives(change, to) => self.objectives(change, to),
+            Message::WatchLease(request, to) => {
+                if self.state.lease(request).is_some() {
+                    self.waiters.watch_lease(request, to);
+                }
+            }
+            Message::Stop { drain_until } => {
+                if self.drain_until.is_none() {
+                    self.drain_until = Some(drain_until);
+                    self.publish(|status| status.stopping = true);
+                    self.decide(Input::Stopping { drain_until });
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, input: Input, to: Option<oneshot::Sender<Fate>>) {
+        self.decide(input);
+        if let (Some(to), Some(step)) = (to, self.building.last()) {
+            let fate = fate(step);
+            self.answers.push(Release::Fate(to, fate));
+        }
+    }
+
+    /// Observe mode: what ended in the real pool while the shadow still queues it is recorded as that.
+    fn end(&self, ended: Ended) -> Input {
+        if self.state.policy().observe && self.state.queued_request(ended.request).is_some() {
+            return Input::Cancelled(Cancelled { request: ended.request, cause: Cause::EndedInPool });
+        }
+        Input::Ended(ended)
+    }
+
+    /// The caller is gone. Seen before its arrival was looked at, the arrival itself sees to it.
+    fn abandon(&mut self, slot: &Arc<Slot>) {
+        let Some(request) = slot.id() else {
+            return;
+        };
+        if !self.waiters.left(request, slot) {
+            return;
+        }
+        // A keyed caller may come back for an admission that it has not heard of; its lease times out otherwise.
+        let running = !slot.keyed && self.state.lease(request).is_some();
+        if running || self.state.queued_request(request).is_some() {
+            self.decide(Input::Cancelled(Cancelled { request, cause: Cause::ClientDisconnect }));
+        }
+    }
+
+    fn policy(&mut self, policy: Policy, to: oneshot::Sender<Result<Change, Unavailable>>) {
+        if *self.state.policy() == policy {
+            self.answers.push(Release::Change(to, Change::Same));
+            return;
+        }
+        let seq = self.decide(policy_changed(policy));
+        self.answers.push(Release::Change(to, Change::Adopted { seq }));
+    }
+
+    fn objectives(&mut self, change: ObjectivesChange, to: oneshot::Sender<Result<Change, Unavailable>>) {
+        let seq = self.decide(Input::ObjectivesChanged(change));
+        let same = self.building.last().is_some_and(|step| {
+            step.events.iter().any(|event| matches!(event, Event::Ignored { what: Ignored::NoChange }))
+        });
+        let change = if same { Change::Same } else { Change::Adopted { seq } };
+        self.answers.push(Release::Change(to, change));
+    }
+}
+
+/// The input that puts these settings in force, with the digest of their canonical form.
+pub(super) fn policy_changed(policy: Policy) -> Input {
+    let digest = Sha256::digest(policy.to_canonical_json().as_bytes()).into();
+    Input::PolicyChanged(PolicyChange { policy: Box::new(policy), digest })
+}
