@@ -33,6 +33,7 @@ pub mod seal;
 pub mod segment;
 pub mod snapshot;
 pub mod store;
+pub mod writer;
 
 pub use chain::{Chain, Hash, Head};
 pub use codec::Codec;

@@ -115,7 +115,7 @@ impl Generation {
     fn with<T>(&self, run: impl FnOnce(&Opened) -> Result<T, LogError>) -> Result<T, LogError> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let Some(opened) = open.as_ref() else {
-            let error = format!("the database {} is closed after an error", self.path.display());
+            let error = format!("the database {} is closed", self.path.display());
             return Err(LogError::Unavailable { error });
         };
         match caught(|| run(opened)) {

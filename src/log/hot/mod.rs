@@ -248,15 +248,15 @@ impl Store for HotStore {
         if let Some(next) = self.next.take() {
             let _ = next.join();
         }
-        let result = self.keeper.take().map_or(Ok(()), |keeper| keeper.finish());
-        self.window.close_all();
-        result
+        self.keeper.take().map_or(Ok(()), |keeper| keeper.finish())
     }
 }
 
 impl Drop for HotStore {
     fn drop(&mut self) {
         let _ = self.close();
+        // Readers may be left over; the databases and the directory are free all the same.
+        self.window.close_all();
     }
 }
 
