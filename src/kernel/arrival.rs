@@ -77,6 +77,13 @@ pub(crate) fn arrived(turn: &mut Turn<'_>, arrival: &Arrival) {
     if !turn.state.bands.contains_key(&who.priority) && !provision(turn, who.priority) {
         return reject(turn, &who, refuse(Outcome::RejectedCapacity, Reason::BandLimit, None, None, None));
     }
+    if turn.state.policy.flow_control && is_spent(turn.state, arrival, who.priority) {
+        let reason = match capacity_outcome(turn.state) {
+            (_, Reason::Saturated) => Reason::TtlExpired,
+            (_, reason) => reason,
+        };
+        return reject(turn, &who, refuse(Outcome::RejectedOther, reason, None, None, None));
+    }
     if turn.state.policy.flow_control
         && let Some(limit) = over_limit(turn.state, who.priority, arrival.bytes)
     {
@@ -148,6 +155,21 @@ fn provision(turn: &mut Turn<'_>, priority: i32) -> bool {
     let settings = Box::new(turn.state.policy.template_for(priority).clone());
     turn.emit(Event::BandOpened { priority, origin: BandOrigin::Provisioned, settings });
     true
+}
+
+/// Did its budget end on the way here, between the face that received it and this step? Only time within the regime
+/// in force is charged, so never too much; a receive time of zero is none.
+fn is_spent(state: &State, arrival: &Arrival, priority: i32) -> bool {
+    let Some(band) = state.bands.get(&priority) else { return false };
+    let header = arrival.ttl.map(|ttl| state.classes.header_class(ttl));
+    let (budgets, _, _) = budgets(&state.policy, &band.settings, header);
+    let budget = match state.clocks.regime {
+        Regime::Unknown => Micros::ZERO,
+        Regime::HasEndpoints => budgets.saturation,
+        Regime::NoEndpoints | Regime::NoFreshMetrics => budgets.no_endpoint,
+    };
+    let spent = state.now.since(arrival.received_at.max(state.clocks.since));
+    !budget.is_zero() && !arrival.received_at.is_zero() && spent >= budget
 }
 
 /// The first limit that one more request of this size would pass, in the order of seed-system.md 6.3.
@@ -289,7 +311,7 @@ pub(crate) fn insert_queued(state: &mut State, id: RequestId, queued: Queued, bu
         }
     }
     let ready = queued.is_ready();
-    state.queued.insert(id, Box::new(queued));
+    state.queued.insert(id, queued);
     if ready {
         set_ready(state, id);
     }
