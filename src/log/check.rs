@@ -62,7 +62,7 @@ pub fn check(logs: &Logs, pool: &str, mut progress: impl FnMut(u64)) -> Result<C
         walk.piece(piece);
     }
     let after = walk.chain.head().map_or(0, |head| head.seq);
-    let hot = logs.hot_frames(pool, after + 1)?;
+    let hot = logs.hot_frames(pool, after + 1);
     for frame in hot.into_iter().flatten() {
         match frame {
             Ok(frame) => walk.frame(&frame, "the hot window"),

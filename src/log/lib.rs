@@ -29,10 +29,14 @@ mod keeper;
 pub mod mark;
 pub mod memory;
 pub mod reader;
+pub mod retention;
 pub mod seal;
 pub mod segment;
 pub mod snapshot;
 pub mod store;
+pub mod upkeep;
+#[cfg(test)]
+mod world;
 pub mod writer;
 
 pub use chain::{Chain, Hash, Head};

@@ -1,11 +1,14 @@
 //! Import: exports, segments and the sealed part of a data directory become a new data directory.
 
 use crate::chain::Head;
+use crate::dir::Description;
+use crate::mark::Mark;
 use crate::reader::{Bound, Library, LogReader, Shelf};
 use crate::seal::Sealer;
 use crate::segment::{SectionFile, SegmentError};
 use crate::snapshot::{self, Snapshot};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_kernel::Micros;
 
 /// What was imported of a pool.
@@ -32,8 +35,28 @@ pub struct Imported {
     pub pools: Vec<ImportedPool>,
 }
 
-/// Writes the segments and snapshots of a new data directory. Its description, which makes it a log, is for the
-/// caller to write last.
+/// Makes a new data directory of exports, segments and the sealed part of data directories. It is the same log: it
+/// goes on where what was imported ends.
+///
+/// # Errors
+/// A directory that is not empty; files of different logs; a gap, damage or a broken chain, named; a failed write.
+/// Then the new directory has no description and is no log.
+pub fn import_log(files: &[PathBuf], data: &Path, written: Micros) -> Result<Imported, SegmentError> {
+    let imported = import(files, data, written)?;
+    crate::dir::create_dir(&crate::dir::hot_dir(data))?;
+    let heads = imported.pools.iter().map(|pool| (Arc::from(pool.pool.as_str()), (pool.head, pool.head)));
+    let mark = Mark { generation: 0, pools: heads.collect() };
+    crate::mark::create(&crate::dir::mark_path(data), &mark)?;
+    let description = Description {
+        format: weir_migrations::CURRENT,
+        log_id: format!("{:032x}", u128::from_be_bytes(imported.log_id)),
+        created: written.0,
+    };
+    crate::dir::write_description(data, &description)?;
+    Ok(imported)
+}
+
+/// Writes the segments and snapshots of a new data directory.
 ///
 /// # Errors
 /// A directory that is not empty; files of different logs; a gap, damage or a broken chain, named; a failed write.

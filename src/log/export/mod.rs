@@ -5,7 +5,7 @@
 
 mod import;
 
-pub use import::{Imported, ImportedPool, import};
+pub use import::{Imported, ImportedPool, import, import_log};
 
 use crate::reader::{Bound, Logs};
 use crate::segment::{BatchWriter, SegmentError};
@@ -50,10 +50,10 @@ pub fn export<W: Write>(
     name: &str,
 ) -> Result<Vec<Exported>, SegmentError> {
     let mut done = Vec::new();
-    let mut pools = logs.pools()?;
+    let mut pools = logs.pools();
     pools.retain(|pool| wanted.pool.as_ref().is_none_or(|only| only == pool));
     for pool in pools {
-        let mut frames = logs.reader(&pool, wanted.from, wanted.to)?;
+        let mut frames = logs.reader(&pool, wanted.from, wanted.to);
         let Some(first) = frames.next() else { continue };
         let first = first?;
         let mut snapshots = 0;

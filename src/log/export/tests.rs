@@ -24,7 +24,7 @@ fn write(logs: &Logs, wanted: &Wanted, path: &Path) -> Vec<Exported> {
 }
 
 fn read(logs: &Logs) -> Vec<Frame> {
-    logs.reader("chat", Bound::Open, Bound::Open).unwrap().map(Result::unwrap).collect()
+    logs.reader("chat", Bound::Open, Bound::Open).map(Result::unwrap).collect()
 }
 
 fn save_snapshot(data: &Path, frame: &Frame) {

@@ -158,6 +158,25 @@ impl HotStore {
         }
     }
 
+    /// Goes over to a new generation now, whatever the size of this one, so that all there is can be sealed.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn rotate_now(&mut self) -> Result<(), LogError> {
+        self.guarded(|store| {
+            store.sync_all()?;
+            if let Some(next) = store.next.take() {
+                let _ = next.join();
+            }
+            let hot = crate::dir::hot_dir(store.dir.path());
+            let next = recover::begin(&hot, store.current()?.number + 1, &store.options)?;
+            next.put_bases(&store.heads)?;
+            store.begun = true;
+            store.window.begin(next);
+            store.sync_all()
+        })
+    }
+
     fn write_frames(&mut self, frames: &[Frame]) -> Result<(), LogError> {
         let generation = self.rotate()?;
         for frame in frames {

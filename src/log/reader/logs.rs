@@ -1,24 +1,46 @@
 //! A log as its readers see it: what is sealed, and the hot window where it is at hand.
 
-use super::{Bound, HotFrames, HotWindow, Library, LogReader};
+use super::source::hot_frames;
+use super::{Bound, HotFrames, Library, LogReader};
 use crate::chain::Head;
+use crate::dir;
+use crate::error::LogError;
+use crate::hot::{HotOptions, HotStore};
 use crate::segment::{SectionFile, SegmentError};
 use crate::snapshot::SnapshotRef;
+use crate::store::{Frames, Store};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What there is to read of one log.
 pub struct Logs {
     library: Library,
-    hot: Option<Box<dyn HotWindow>>,
+    hot: Option<Arc<dyn Frames>>,
+    /// Keeps the hot window open (and the directory held).
+    store: Option<HotStore>,
 }
 
 impl Logs {
-    /// What is sealed in a data directory, and its hot window where one is given.
+    /// A stopped data directory, whole: it is held as long as the value lives.
+    ///
+    /// # Errors
+    /// No log there; [`LogError::Locked`] if it is in use; a hot window that does not open.
+    pub fn open(data: &Path) -> Result<Logs, SegmentError> {
+        if dir::read_description(data)?.is_none() {
+            let (path, error) = (data.join("format"), "there is no log here".to_owned());
+            return Err(LogError::Format { path, error }.into());
+        }
+        let store = HotStore::open(data, HotOptions::default())?;
+        let hot = store.frames();
+        Ok(Logs { library: Library::of_dir(data)?, hot: Some(hot), store: Some(store) })
+    }
+
+    /// What is sealed in a data directory, and the hot window that its holder has open.
     ///
     /// # Errors
     /// A directory that cannot be read.
-    pub fn of_dir(data: &Path, hot: Option<Box<dyn HotWindow>>) -> Result<Logs, SegmentError> {
-        Ok(Logs { library: Library::of_dir(data)?, hot })
+    pub fn of_dir(data: &Path, hot: Option<Arc<dyn Frames>>) -> Result<Logs, SegmentError> {
+        Ok(Logs { library: Library::of_dir(data)?, hot, store: None })
     }
 
     /// What is in segment files, snapshot files, exports and (sealed) in data directories.
@@ -26,26 +48,33 @@ impl Logs {
     /// # Errors
     /// A file that cannot be read, damage in its headers or footers.
     pub fn of_files(paths: &[PathBuf]) -> Result<Logs, SegmentError> {
-        Ok(Logs { library: Library::of_files(paths)?, hot: None })
+        Ok(Logs { library: Library::of_files(paths)?, hot: None, store: None })
     }
 
     /// The pools, sorted.
-    ///
-    /// # Errors
-    /// A hot window that cannot be read.
-    pub fn pools(&self) -> Result<Vec<String>, SegmentError> {
+    pub fn pools(&self) -> Vec<String> {
         let mut pools: Vec<String> = self.library.pools.keys().cloned().collect();
         if let Some(hot) = &self.hot {
-            pools.extend(hot.pools()?);
+            pools.extend(hot.pools().iter().map(ToString::to_string));
         }
         pools.sort();
         pools.dedup();
-        Ok(pools)
+        pools
     }
 
     /// What is sealed.
     pub fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// The hot window, if it is at hand.
+    pub fn hot(&self) -> Option<&Arc<dyn Frames>> {
+        self.hot.as_ref()
+    }
+
+    /// The hot window's owner, if this value opened it.
+    pub fn store(&mut self) -> Option<&mut HotStore> {
+        self.store.as_mut()
     }
 
     /// The snapshots of a pool, by sequence.
@@ -54,29 +83,29 @@ impl Logs {
     }
 
     /// The batches of a pool within a range.
-    ///
-    /// # Errors
-    /// A hot window that cannot be read.
-    pub fn reader(&self, pool: &str, from: Bound, to: Bound) -> Result<LogReader, SegmentError> {
+    pub fn reader(&self, pool: &str, from: Bound, to: Bound) -> LogReader {
         let shelf = self.library.shelf(pool);
         let sealed = shelf.and_then(|shelf| shelf.pieces.last()).map_or(0, |piece| piece.last_seq);
         let first = match from {
             Bound::Seq(seq) => seq.max(sealed + 1),
             Bound::Open | Bound::Time(_) => sealed + 1,
         };
-        let hot = self.hot_frames(pool, first)?;
-        Ok(LogReader::new(pool, shelf, hot, from, to))
+        LogReader::new(pool, shelf, self.hot_frames(pool, first), from, to)
     }
 
     /// The hot batches of a pool from a sequence on, if the hot window is at hand.
+    pub fn hot_frames(&self, pool: &str, from_seq: u64) -> Option<HotFrames> {
+        self.hot.as_ref().map(|hot| hot_frames(hot.clone(), pool, from_seq))
+    }
+
+    /// Where a pool's log ends; none if it is empty.
     ///
     /// # Errors
-    /// A hot window that cannot be read.
-    pub fn hot_frames(&self, pool: &str, from_seq: u64) -> Result<Option<HotFrames>, SegmentError> {
-        match &self.hot {
-            Some(hot) => Ok(Some(hot.frames(pool, from_seq)?)),
-            None => Ok(None),
-        }
+    /// A file that cannot be read, a damaged footer.
+    pub fn head(&self, pool: &str) -> Result<Option<Head>, SegmentError> {
+        let hot = self.hot.as_ref().map(|hot| hot.head(pool)).filter(|head| head.seq > 0);
+        let sealed = self.sealed_head(pool)?;
+        Ok(hot.into_iter().chain(sealed).max_by_key(|head| head.seq))
     }
 
     /// Where what is sealed of a pool ends, from the footer of its last section; none if nothing is sealed.

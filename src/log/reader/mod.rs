@@ -10,7 +10,7 @@ mod source;
 pub use library::{Library, Piece, Shelf};
 pub use logs::Logs;
 pub(crate) use source::open_front;
-pub use source::{FrameSource, HotFrames, HotWindow};
+pub use source::{FrameSource, HotFrames};
 
 use crate::chain::{Chain, Head};
 use crate::fault::FrameFault;

@@ -4,27 +4,48 @@ use crate::error::LogError;
 use crate::frame::Frame;
 use crate::reader::Piece;
 use crate::segment::{BatchStream, BlockFrames, SectionFile, SegmentError};
+use crate::store::Frames;
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom, Take};
 use std::path::Path;
+use std::sync::Arc;
 use weir_kernel::Micros;
 
 /// Batches of the hot window of one pool, in order.
 pub type HotFrames = Box<dyn Iterator<Item = Result<Frame, LogError>> + Send>;
 
-/// The hot window of a log, opened: what is not sealed yet.
-pub trait HotWindow {
-    /// The pools that have batches there.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    fn pools(&self) -> Result<Vec<String>, LogError>;
+/// Bytes that are read from the hot window at once.
+const HOT_BYTES: usize = 1 << 20;
 
-    /// The batches of a pool from the one that holds this sequence on.
-    ///
-    /// # Errors
-    /// A database that cannot be read.
-    fn frames(&self, pool: &str, from_seq: u64) -> Result<HotFrames, LogError>;
+/// The batches of a pool in the hot window, from the one that holds `from` on, up to its end as it is now.
+pub(super) fn hot_frames(frames: Arc<dyn Frames>, pool: &str, from: u64) -> HotFrames {
+    let pool = pool.to_owned();
+    // Where everything before it was trimmed, the reader says so when it sees the first batch.
+    let mut next = frames.oldest(&pool).map_or(from, |oldest| from.max(oldest));
+    let mut batch = Vec::new().into_iter();
+    let mut ended = false;
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            if let Some(frame) = batch.next() {
+                return Some(Ok(frame));
+            }
+            if ended {
+                return None;
+            }
+            match frames.read(&pool, next, HOT_BYTES) {
+                Ok(read) => {
+                    let last: Option<&Frame> = read.last();
+                    ended = last.is_none();
+                    next = last.map_or(next, |last| last.header.last_seq() + 1);
+                    batch = read.into_iter();
+                }
+                Err(error) => {
+                    ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }))
 }
 
 /// A source, opened.

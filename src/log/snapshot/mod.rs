@@ -4,8 +4,10 @@
 //! behind the number of its format; the footer holds the digest of the state. The state itself has no format on disk:
 //! the fold of the events from an empty state is the state.
 
+mod derive;
 mod store;
 
+pub use derive::{Recovered, advance, recover, usable};
 pub use store::{KEPT, SNAPSHOTS, SnapshotRef, list, prune, save};
 
 use crate::chain::{Hash, Head};
