@@ -230,7 +230,7 @@ fn plugin(input: &Json) -> Result<Json, Mistakes> {
     let Some(known) = known else { return Err(one("type", format!("\"{word}\""), "a plugin type")) };
     let mut reading = Reading::default();
     let node = input.get("parameters").map(Node::from_json);
-    let plugin = parameters_of(&mut reading, known, node.as_ref(), "parameters");
+    let plugin = parameters_of(&mut reading, known, node.as_ref(), "parameters", &Origin::Given);
     if !reading.report.mistakes.is_empty() || plugin.is_none() {
         return Err(Mistakes { file: None, list: reading.report.mistakes });
     }

@@ -54,7 +54,7 @@ pub fn parse_plugin(type_name: &str, parameters: &serde_json::Value) -> Result<P
     let mut reading = Reading::default();
     let node = Node::from_json(parameters);
     let plugin = match PLUGIN_TYPES.iter().find(|known| known.name == type_name) {
-        Some(known) => parameters_of(&mut reading, known, Some(&node), "parameters"),
+        Some(known) => parameters_of(&mut reading, known, Some(&node), "parameters", &Origin::Given),
         None => {
             let types = PLUGIN_TYPES.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
             reading.report.value(
@@ -115,7 +115,7 @@ impl Plugins {
         }
         let known = PLUGIN_TYPES.iter().find(|known| known.name == type_name);
         let plugin = known.and_then(|known| {
-            parameters_of(reading, known, entry.node("parameters"), &entry.at("parameters"))
+            parameters_of(reading, known, entry.node("parameters"), &entry.at("parameters"), &entry.origin)
         });
         if known.is_none() {
             let near = nearest(&type_name, PLUGIN_TYPES.iter().map(|known| known.name));
@@ -199,8 +199,8 @@ impl Plugins {
             return None;
         };
         let path = format!("{}[{name}]", self.base);
-        let plugin = parameters_of(reading, known, None, &format!("{path}.parameters"));
         let origin = section.origin_of(key);
+        let plugin = parameters_of(reading, known, None, &format!("{path}.parameters"), &origin);
         self.defined.push(Defined {
             name: name.to_owned(),
             origin,
@@ -282,14 +282,18 @@ const fn default_of(family: Family) -> &'static str {
     }
 }
 
-/// Reads the parameters of a known type. `None` if a value without a default is missing or wrong.
+/// Reads the parameters of a known type, which is named at `origin`. `None` if a value without a default is missing or wrong.
 pub fn parameters_of(
     reading: &mut Reading,
     known: &PluginType,
     node: Option<&Node>,
     path: &str,
+    origin: &Origin,
 ) -> Option<Plugin> {
-    let section = Section::open(reading, node, path, known.parameters);
+    let mut section = Section::open(reading, node, path, known.parameters);
+    if node.is_none() {
+        section.origin = origin.clone();
+    }
     match known.name {
         "fcfs-ordering-policy" => Some(Plugin::Ordering(Ordering::Fcfs)),
         "edf-ordering-policy" => Some(Plugin::Ordering(Ordering::Edf)),

@@ -53,9 +53,8 @@ fn section(text: &mut String, title: &str, path: &str, table: &'static Table) {
             Kind::Map(below) => (format!("{at}.<name>"), below),
             _ => continue,
         };
-        let repeated = path.starts_with("pools.") && matches!(setting.key, "flowControl" | "plugins");
         let template = setting.key.starts_with("default") && setting.key.ends_with("PriorityBand");
-        if !repeated && !template && at != "saturationDetector" {
+        if !is_repeated(path, setting.key) && !template && at != "saturationDetector" {
             section(text, &format!("`{at}`"), &at, below);
         }
     }
@@ -80,6 +79,11 @@ fn rows(text: &mut String, path: &str, table: &Table) {
         };
         let _ = writeln!(text, "| `{}` | {allowed} | {default} | {} |", setting.key, setting.doc);
     }
+}
+
+/// A pool's own sections have the form of those at the top.
+fn is_repeated(path: &str, key: &str) -> bool {
+    path.starts_with("pools.") && matches!(key, "flowControl" | "plugins")
 }
 
 fn below(kind: &Kind) -> String {
