@@ -311,7 +311,7 @@ pub(crate) fn insert_queued(state: &mut State, id: RequestId, queued: Queued, bu
         }
     }
     let ready = queued.is_ready();
-    state.queued.insert(id, queued);
+    state.queued.insert(id, Box::new(queued));
     if ready {
         set_ready(state, id);
     }

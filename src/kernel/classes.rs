@@ -118,6 +118,11 @@ impl Classes {
         }
     }
 
+    /// When the first request is due.
+    pub(crate) fn next_due(&self) -> Option<Micros> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
     /// The request that is due first, and when.
     pub(crate) fn first_due(&self) -> Option<(Micros, RequestId, &Class)> {
         let (due, key) = self.due.first()?;

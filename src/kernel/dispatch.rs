@@ -3,12 +3,13 @@
 use crate::ceilings::{self, Ceiling};
 use crate::endpoints::Totals;
 use crate::leases::Lease;
-use crate::queues::{Ready, make_unready};
+use crate::queues::{Queued, Ready, make_unready};
 use crate::turn::Turn;
 use crate::{
     Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, Outcome,
-    Ratio, Regime, RequestId, State, Whereabouts, expiry, fairness, gauge, saturation,
+    Ratio, Regime, RequestId, State, Whereabouts, fairness, gauge, saturation,
 };
+use alloc::boxed::Box;
 
 /// Without in-flight credit the seed system's pace is the only brake: one request a millisecond.
 const PACE: Micros = Micros::from_millis(1);
@@ -19,7 +20,7 @@ pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
     let mut paced = is_paced(turn.state) && !pace_allows(turn);
     while !turn.state.active.is_empty() && turn.has_room() && !paced {
         // What is due is ended first; if a step could not end it all, nothing is dispatched past it.
-        if expiry::is_due(turn.state) || turn.state.has_backlog() {
+        if turn.behind || turn.state.has_backlog() {
             break;
         }
         match next(turn) {
@@ -227,7 +228,7 @@ pub(crate) fn apply_dispatched(state: &mut State, e: &Dispatched) {
 }
 
 /// Takes a request out of the queue and out of every index.
-pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<crate::queues::Queued> {
+pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<Box<Queued>> {
     if state.queued.get(&id)?.is_ready() {
         set_unready(state, id);
     }

@@ -36,12 +36,26 @@ fn first(state: &State) -> Option<(Micros, u8, Due)> {
     .min_by_key(|(due, rank, _)| (*due, *rank))
 }
 
-/// Is anything due at this instant?
-pub(crate) fn is_due(state: &State) -> bool {
-    first(state).is_some_and(|(due, _, _)| due <= state.now)
+/// Is anything due at this instant? (The instants alone: this is asked in every step.)
+fn is_due(state: &State) -> bool {
+    let now = state.now;
+    let past =
+        |entry: Option<&(Micros, RequestId)>, span: Micros| entry.is_some_and(|(at, _)| *at + span <= now);
+    let lapsed = |entry: Option<&(Micros, RequestId)>, span: Micros| !span.is_zero() && past(entry, span);
+    state.classes.next_due().is_some_and(|due| due <= now)
+        || past(state.deadlines.first(), Micros::ZERO)
+        || past(state.resumable.first(), Micros::ZERO)
+        || lapsed(state.tickets.first(), state.policy.ticket_timeout)
+        || lapsed(state.lapsing.first(), state.policy.lease_timeout)
 }
 
+/// Ends what is due. If the step has no room for all of it, the turn knows: nothing is dispatched past it.
 pub(crate) fn due(turn: &mut Turn<'_>) {
+    if !is_due(turn.state) {
+        turn.behind = false;
+        return;
+    }
+    turn.behind = true;
     while turn.has_room() {
         match first(turn.state) {
             Some((due, _, what)) if due <= turn.now() => match what {
@@ -51,7 +65,10 @@ pub(crate) fn due(turn: &mut Turn<'_>) {
                 Due::Ticket(id) => evict(turn, id, Cause::TicketAbandoned),
                 Due::Lease(id) => leases::lapsed(turn, id),
             },
-            _ => break,
+            _ => {
+                turn.behind = false;
+                return;
+            }
         }
     }
 }

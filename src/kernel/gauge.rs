@@ -3,7 +3,7 @@
 //! Not here: the formulas (`saturation.rs`).
 
 use crate::endpoints::{Endpoint, Totals};
-use crate::saturation::{self, EndpointLoad, StageSaturation};
+use crate::saturation::{self, EndpointLoad, Gauge, StageSaturation};
 use crate::{Detector, Fine, Micros, Ratio, RequestId, Role, Slot, State};
 use alloc::vec::Vec;
 
@@ -14,8 +14,17 @@ const REQUEST_ALLOWANCE: Micros = Micros::from_millis(50);
 impl State {
     /// The raw and the effective gauge now: as sampled, and with the in-flight credit (the same where none applies).
     pub fn saturation(&self) -> (Ratio, Ratio) {
-        let raw = self.gauge(false).effective;
-        (raw, if self.policy.in_flight_credit { self.gauge(true).effective } else { raw })
+        match self.policy.detector {
+            // The raw gauge moves only with the view, and is kept with it.
+            Detector::Utilization { .. } if self.policy.in_flight_credit => {
+                (self.endpoints.raw, self.gauge(true).effective)
+            }
+            Detector::Utilization { .. } => (self.endpoints.raw, self.endpoints.raw),
+            Detector::Concurrency { .. } | Detector::Pushed => {
+                let gauge = self.gauge(false).effective;
+                (gauge, gauge)
+            }
+        }
     }
 
     /// No endpoint has fresh metrics, and the detector needs them.
@@ -28,7 +37,11 @@ impl State {
         if let Detector::Pushed = self.policy.detector {
             return self.pushed();
         }
-        saturation::saturation(&self.policy.detector, &self.loads(), credit)
+        let mut gauge = Gauge::new(&self.policy.detector);
+        for load in self.loads() {
+            gauge.add(load.role, saturation::term(&self.policy.detector, &load, credit));
+        }
+        gauge.read()
     }
 
     /// A figure that somebody else computed counts for the stages that have endpoints; for the whole if neither has.
@@ -56,28 +69,25 @@ impl State {
     }
 
     /// What the detector sees of each endpoint, in slot order.
-    pub(crate) fn loads(&self) -> Vec<EndpointLoad> {
+    pub(crate) fn loads(&self) -> impl Iterator<Item = EndpointLoad> + '_ {
         let count = self.endpoints.table.len().max(1) as u64;
         let elsewhere = self.endpoints.elsewhere.len() as u64;
-        self.endpoints
-            .table
-            .values()
-            .enumerate()
-            .map(|(index, endpoint)| {
-                let share = |total: u64| total / count + u64::from((index as u64) < total % count);
-                let (unseen, ended) = self.unseen(endpoint, count, elsewhere);
-                EndpointLoad {
-                    role: endpoint.role,
-                    sample: endpoint.sample,
-                    fresh: endpoint.is_fresh(),
-                    unseen,
-                    ended,
-                    slack: endpoint.slack(),
-                    requests: endpoint.leases.len() as u64 + share(elsewhere),
-                    tokens: endpoint.tokens + share(self.endpoints.elsewhere_tokens),
-                }
-            })
-            .collect()
+        let metrics = self.policy.detector.reads_metrics();
+        self.endpoints.table.values().enumerate().map(move |(index, endpoint)| {
+            let share = |total: u64| total / count + u64::from((index as u64) < total % count);
+            let (unseen, ended) =
+                if metrics { self.unseen(endpoint, count, elsewhere) } else { (Fine::ZERO, Fine::ZERO) };
+            EndpointLoad {
+                role: endpoint.role,
+                sample: endpoint.sample,
+                fresh: endpoint.is_fresh(),
+                unseen,
+                ended,
+                slack: endpoint.slack(),
+                requests: endpoint.leases.len() as u64 + share(elsewhere),
+                tokens: endpoint.tokens + share(self.endpoints.elsewhere_tokens),
+            }
+        })
     }
 
     /// u and g of contract.md, *In-flight credit*: what was dispatched to the endpoint (or spread over all) that its
@@ -113,7 +123,7 @@ impl State {
 
     /// The least loaded endpoint that the detector's filter keeps, for the stage that generates; ties by slot.
     pub(crate) fn choose_endpoint(&self) -> Option<Slot> {
-        let loads = self.loads();
+        let loads: Vec<EndpointLoad> = self.loads().collect();
         let kept = saturation::filter(&self.policy.detector, &loads);
         let slots: Vec<Slot> = self.endpoints.table.keys().copied().collect();
         let credit = self.policy.in_flight_credit;

@@ -8,6 +8,7 @@ use crate::{
     Cancelled, Cause, Ended, Event, Face, Fairness, Idempotency, Ignored, LeaseEnd, LeaseEndCause,
     LeaseEnded, Micros, RequestId, Slot, State, Usage, Whereabouts, expiry, gauge, queues, service,
 };
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -123,7 +124,7 @@ pub(crate) fn first_byte(turn: &mut Turn<'_>, id: RequestId) {
 }
 
 pub(crate) fn renewed(turn: &mut Turn<'_>, id: RequestId) {
-    let known = turn.state.leases.get(&id).is_some_and(Lease::lapses)
+    let known = turn.state.leases.get(&id).is_some_and(|lease| lease.lapses())
         || turn.state.queued.get(&id).is_some_and(|q| q.face == Face::Ticket);
     if known {
         turn.emit(Event::RenewalNoted { request: id });
@@ -146,10 +147,10 @@ pub(crate) fn insert_lease(state: &mut State, id: RequestId, lease: Lease) {
     if let Some(slot) = lease.place() {
         gauge::place_lease(state, slot, id, lease.tokens(), true);
     }
-    state.leases.insert(id, lease);
+    state.leases.insert(id, Box::new(lease));
 }
 
-fn remove_lease(state: &mut State, id: RequestId) -> Option<Lease> {
+fn remove_lease(state: &mut State, id: RequestId) -> Option<Box<Lease>> {
     let lease = state.leases.remove(&id)?;
     state.lapsing.remove(&(lease.heard_at, id));
     state.orphans.remove(&id);
@@ -187,16 +188,14 @@ pub(crate) fn apply_renewed(state: &mut State, id: RequestId) {
 }
 
 pub(crate) fn apply_first_byte(state: &mut State, id: RequestId) {
-    let Some(mut lease) = state.leases.get(&id).cloned() else { return };
-    let place = lease.place();
-    if let Some(slot) = place {
-        gauge::place_lease(state, slot, id, lease.tokens(), false);
-    }
+    let Some(lease) = state.leases.get_mut(&id) else { return };
+    let (place, before) = (lease.place(), lease.tokens());
     lease.first_byte = true;
+    let after = lease.tokens();
     if let Some(slot) = place {
-        gauge::place_lease(state, slot, id, lease.tokens(), true);
+        gauge::place_lease(state, slot, id, before, false);
+        gauge::place_lease(state, slot, id, after, true);
     }
-    state.leases.insert(id, lease);
 }
 
 /// The endpoint left: what ran there loads none of the others. (Called while the endpoint is still in the table.)

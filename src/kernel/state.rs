@@ -9,6 +9,7 @@ use crate::keys::Keys;
 use crate::leases::Lease;
 use crate::queues::{Band, Flow, Queued};
 use crate::{FlowId, Hold, LeaseEnd, Micros, Outcome, Policy, RequestId};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -36,7 +37,7 @@ pub struct State {
     pub(crate) next_flow: u32,
     pub(crate) idle_flows: BTreeSet<(Micros, FlowId)>,
 
-    pub(crate) queued: BTreeMap<RequestId, Queued>,
+    pub(crate) queued: BTreeMap<RequestId, Box<Queued>>,
     pub(crate) queued_bytes: u64,
     pub(crate) classes: Classes,
     pub(crate) deadlines: BTreeSet<(Micros, RequestId)>,
@@ -49,7 +50,7 @@ pub struct State {
     pub(crate) doomed_leases: BTreeSet<RequestId>,
     pub(crate) recovering: bool,
 
-    pub(crate) leases: BTreeMap<RequestId, Lease>,
+    pub(crate) leases: BTreeMap<RequestId, Box<Lease>>,
     /// Leases that lapse, by when their holder was last heard of.
     pub(crate) lapsing: BTreeSet<(Micros, RequestId)>,
     pub(crate) orphans: BTreeSet<RequestId>,
@@ -163,7 +164,7 @@ impl State {
         };
         let drain = self.draining_until.filter(|_| self.has_drainable());
         [
-            self.classes.first_due().map(|(due, _, _)| due),
+            self.classes.next_due(),
             self.deadlines.first().map(|(due, _)| *due),
             timer(self.tickets.first(), policy.ticket_timeout),
             self.resumable.first().map(|(due, _)| *due),

@@ -15,6 +15,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) decided: usize,
     /// The alternation of ceilings moved in this step.
     pub(crate) ticked: bool,
+    /// More is due at this instant than the step has room to end.
+    pub(crate) behind: bool,
 }
 
 impl Turn<'_> {
@@ -46,7 +48,8 @@ impl Turn<'_> {
 pub fn step(state: &mut State, at: Micros, input: Input) -> Step {
     state.begin(state.seq + 1, at);
     let (seq, at) = (state.seq, state.now);
-    let mut turn = Turn { state, input: &input, events: Vec::new(), decided: 0, ticked: false };
+    let mut turn =
+        Turn { state, input: &input, events: Vec::new(), decided: 0, ticked: false, behind: false };
     decide(&mut turn);
     let events = turn.events;
     Step { seq, at, input, events }
@@ -81,6 +84,10 @@ fn decide(turn: &mut Turn<'_>) {
         Input::Stopping { drain_until } => lifecycle::stopping(turn, *drain_until),
         Input::Stopped => turn.emit(Event::StopNoted),
         Input::LogResumed { refused, .. } => turn.emit(Event::RefusalsNoted { refused: *refused }),
+    }
+    if !matches!(turn.input, Input::Arrived(_) | Input::Ended(_)) {
+        // Another regime or other budgets may have made something due at this very instant.
+        expiry::due(turn);
     }
     lifecycle::drain(turn);
     dispatch::until_blocked(turn);
