@@ -21,6 +21,8 @@ pub struct Engine {
     state: State,
     twin: State,
     slots: u16,
+    /// Do timers that are due between two events fire at their own time? Vectors allow both: else with the next event.
+    pub fires_early: bool,
     pub notes: Notes,
 }
 
@@ -58,8 +60,13 @@ pub fn vector_us(at: Micros) -> i64 {
 impl Engine {
     /// A pool with these settings that nothing has been seen of, at this instant.
     pub fn new(policy: Policy, now: Micros) -> Result<Engine, String> {
-        let mut engine =
-            Engine { state: State::new(), twin: State::new(), slots: 0, notes: Notes::default() };
+        let mut engine = Engine {
+            state: State::new(),
+            twin: State::new(),
+            slots: 0,
+            fires_early: true,
+            notes: Notes::default(),
+        };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         engine
             .feed(now, Input::Started(Started { kernel_behaviour: KERNEL_BEHAVIOUR, version, wall: now }))?;
@@ -91,6 +98,7 @@ impl Engine {
     }
 
     fn run_timers(&mut self, now: Micros, inclusive: bool) -> Result<(), String> {
+        let now = if self.fires_early { now } else { now.min(self.state.now()) };
         for _ in 0..MOST_TIMERS {
             let due = match self.state.next_deadline() {
                 Some(due) if due < now || (inclusive && due == now) => due.max(self.state.now()),

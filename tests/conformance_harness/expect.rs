@@ -179,8 +179,13 @@ fn gauge(want: &Value, results: &Results) -> Result<(), String> {
 fn counter(want: &Value, results: &Results) -> Result<(), String> {
     match text(want, "name")? {
         "dropped" => {
-            let count = results.dropped.get(text(want, "outcome")?).copied();
-            same(&want["equals"], count.ok_or("no such outcome")?)
+            let count = match want["outcome"].as_str() {
+                Some(word) => results.dropped.get(word).copied().ok_or("no such outcome")?,
+                None => {
+                    results.dropped.iter().filter(|(word, _)| **word != "Dispatched").map(|(_, n)| n).sum()
+                }
+            };
+            same(&want["equals"], count)
         }
         other => Err(format!("there is no counter {other}")),
     }

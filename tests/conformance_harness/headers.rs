@@ -20,9 +20,6 @@ fn slo(text: Option<&str>) -> Option<Micros> {
 
 /// The caller's queue-wait budget; what cannot be read, or is not above zero, is none.
 pub fn ttl(text: &str, arrival: &mut Arrival) {
-    match weir_config::parse_duration(text.trim()) {
-        Ok(span) if !span.is_zero() => arrival.ttl = Some(span),
-        Ok(_zero) => {}
-        Err(_) => arrival.ttl_unreadable = true,
-    }
+    arrival.ttl = weir_config::header_ttl(text);
+    arrival.ttl_unreadable = arrival.ttl.is_none();
 }

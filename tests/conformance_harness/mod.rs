@@ -20,6 +20,7 @@ mod vector;
 mod world;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use vector::{Deviation, Vector};
 
@@ -62,9 +63,10 @@ fn judge(vector: &Vector, deviations: &BTreeMap<String, Deviation>) -> Verdict {
     }
     let listed = deviations.get(&vector.id);
     let ours = listed.map(|deviation| deviation.expect.as_slice()).unwrap_or_default();
-    let results = match run::run(vector, ours) {
-        Ok(results) => results,
-        Err(error) => return Verdict::Fails(error),
+    let results = match std::panic::catch_unwind(AssertUnwindSafe(|| run::run(vector, ours))) {
+        Ok(Ok(results)) => results,
+        Ok(Err(error)) => return Verdict::Fails(error),
+        Err(_) => return Verdict::Fails("it panicked".to_owned()),
     };
     let theirs = expect::check(&vector.expect, &results);
     match (listed, theirs) {

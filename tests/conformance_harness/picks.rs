@@ -4,15 +4,15 @@
 //! takes nothing away, as in the vectors.
 
 use super::engine::{Engine, at};
-use super::pure;
 use super::results::{Outcomes, Results};
 use super::settings;
 use super::vector::{Step, list, text};
+use super::{programs, pure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_kernel::{
     Arrival, BandSettings, Cause, ConcurrencyMode, Detector, Fairness, Micros, Policy, ProgramAware, Pushed,
-    Ratio, RequestId, Usage, service,
+    Ratio, RequestId, service,
 };
 
 /// The operations that this module knows.
@@ -39,7 +39,7 @@ impl Picks {
             // Records go at a sweep in the vectors, and these have none.
             params.state_ttl = Micros::ZERO;
         }
-        let ordering = settings::ordering(&config["ordering"]["type"])?;
+        let ordering = settings::ordering(&config["ordering"])?;
         let band = BandSettings { ordering, fairness, ..BandSettings::default() };
         Ok(Picks { band, services: Vec::new(), turns: None })
     }
@@ -186,8 +186,7 @@ impl Bench {
     /// A completion of a program: it takes the place, and another holder follows it.
     fn charge(&mut self, step: &Step) -> Result<(), String> {
         let (now, program) = (at(step.at_ms), text(&step.fields, "program")?);
-        let tokens = |name: &str| u32::try_from(step.fields[name].as_u64().unwrap_or(0)).unwrap_or(u32::MAX);
-        let usage = Usage { prompt: tokens("prompt_tokens"), completion: tokens("completion_tokens") };
+        let usage = programs::usage_of(&step.fields);
         let request = self.arrive(now, program, HOLDERS, Arrival::default())?;
         self.engine.end(now, self.holder, None)?;
         if !self.engine.runs(request) {

@@ -36,7 +36,7 @@ pub struct Policies {
 impl Policies {
     pub fn new(config: &Value) -> Result<Policies, String> {
         Ok(Policies {
-            ordering: config["ordering"]["type"].clone(),
+            ordering: config["ordering"].clone(),
             limit: settings::usage_limit(&config["usage_limit"])?,
             detector: settings::detector(&config["saturation"])?,
             tick: 0,

@@ -1,158 +1,176 @@
-//! From a vector's `config` to the settings of a pool.
+//! From a vector's `config` to the settings of a pool, through the real loader.
+//!
+//! The vectors' options become a configuration document with llm-d's keys. What no document can say is put in
+//! afterwards: ceilings given one by one for a test, and a ceiling that the loader refuses.
 
 use super::vector::{list, priority};
-use serde_json::Value;
-use std::collections::BTreeMap;
-use weir_kernel::{
-    BandSettings, ConcurrencyMode, Detector, Fairness, HoldbackDomain, Micros, Ordering, OutputEstimate,
-    Policy, ProgramAware, Ratio, UsageLimit,
-};
+use serde_json::{Map, Value, json};
+use weir_config::{Node, Plugin, parse_plugin};
+use weir_kernel::{Detector, Fairness, Ordering, OutputEstimate, Policy, Ratio, UsageLimit};
 
 /// The settings of a pool as a vector's configuration describes them; scripted saturation is a pushed figure.
 pub fn policy(config: &Value) -> Result<Policy, String> {
     let (controller, registry) = (&config["controller"], &config["registry"]);
-    let mut policy = Policy::default();
-    let span = |value: &Value, otherwise: Micros| match value.as_u64() {
-        Some(ms) => Micros::from_millis(ms),
-        None => otherwise,
-    };
-    policy.saturation_budget = span(&controller["default_request_ttl_ms"], policy.saturation_budget);
-    policy.no_endpoint_budget = span(&controller["no_endpoint_request_ttl_ms"], policy.no_endpoint_budget);
-    policy.flow_idle = span(&registry["flow_gc_timeout_ms"], policy.flow_idle);
-    policy.band_idle = span(&registry["priority_band_gc_timeout_ms"], policy.band_idle);
-    policy.max_bytes = registry["max_bytes"].as_u64().unwrap_or(0);
-    policy.max_requests = registry["max_requests"].as_u64().unwrap_or(0);
+    let mut plugins = Vec::new();
+    // Of these two there is one for all bands, unless a band has its own.
+    let common = [("ordering", "orderingPolicyRef"), ("fairness", "fairnessPolicyRef")]
+        .map(|(family, key)| (key, family, policy_ref(&config[family], family, family, &mut plugins)));
+    let mut flow = Map::new();
+    let mut set = |key: &str, value: Option<Value>| value.map(|value| flow.insert(key.to_owned(), value));
+    set("maxBytes", count(&registry["max_bytes"]));
+    set("maxRequests", count(&registry["max_requests"]));
+    set("defaultRequestTTL", span(&controller["default_request_ttl_ms"]));
+    // As an option the second budget has a default of its own; only in a file does it follow the first.
+    let no_endpoint = span(&controller["no_endpoint_request_ttl_ms"]);
+    set("noEndpointRequestTTL", Some(no_endpoint.unwrap_or_else(|| "60s".into())));
+    let mut band = |entry: &Value, name: &str| band(entry, name, &common, &mut plugins);
+    set("defaultPriorityBand", Some(band(&registry["default_band"], "default")));
+    if registry["default_negative_band"].is_object() {
+        set("defaultNegativePriorityBand", Some(band(&registry["default_negative_band"], "negative")));
+    }
+    let mut bands = Vec::new();
+    for entry in list(&registry["bands"]) {
+        let own = priority(entry, "priority")?;
+        let mut listed = band(entry, &own.to_string());
+        listed["priority"] = own.into();
+        bands.push(listed);
+    }
+    set("priorityBands", Some(bands.into()));
+    let mut collection = Map::new();
+    for (from, to) in
+        [("flow_gc_timeout_ms", "flowGCTimeout"), ("priority_band_gc_timeout_ms", "priorityBandGCTimeout")]
+    {
+        span(&registry[from]).map(|span| collection.insert(to.to_owned(), span));
+    }
+    let document = json!({
+        "plugins": plugins,
+        "flowControl": flow,
+        "pools": { "default": { "registry": collection } },
+    });
+    let effective = weir_config::resolve(Node::from_json(&document), []);
+    let pools = effective.map_err(|mistakes| mistakes.to_string())?.pools;
+    let mut policy = pools.get("default").ok_or("there is no pool")?.policy.clone();
     policy.usage_limit = usage_limit(&config["usage_limit"])?;
     policy.detector = detector(&config["saturation"])?;
-    let common = BandSettings {
-        ordering: ordering(&config["ordering"]["type"])?,
-        fairness: fairness(&config["fairness"])?,
-        ..BandSettings::default()
-    };
-    policy.template = band(&registry["default_band"], &common)?;
-    if registry["default_negative_band"].is_object() {
-        policy.negative_template = Some(band(&registry["default_negative_band"], &common)?);
-    }
-    policy.bands = BTreeMap::from([(0, policy.template.clone())]);
-    for entry in list(&registry["bands"]) {
-        policy.bands.insert(priority(entry, "priority")?, band(entry, &common)?);
-    }
     Ok(policy)
 }
 
-fn band(entry: &Value, common: &BandSettings) -> Result<BandSettings, String> {
-    let limit = |name: &str, otherwise: u64| match entry[name].as_u64() {
-        // Zero is "not set" here (seed-system.md 3.3).
-        None | Some(0) => otherwise,
-        Some(limit) => limit,
-    };
-    let mut settings = common.clone();
-    settings.max_requests = limit("max_requests", settings.max_requests);
-    settings.max_bytes = limit("max_bytes", settings.max_bytes);
-    settings.saturation_budget = entry["default_request_ttl_ms"].as_u64().map(Micros::from_millis);
-    settings.no_endpoint_budget = entry["no_endpoint_request_ttl_ms"].as_u64().map(Micros::from_millis);
-    if !entry["ordering"].is_null() {
-        settings.ordering = ordering(type_of(&entry["ordering"]))?;
+type Common = [(&'static str, &'static str, String); 2];
+
+fn band(entry: &Value, name: &str, common: &Common, plugins: &mut Vec<Value>) -> Value {
+    let mut section = Map::new();
+    let mut set = |key: &str, value: Option<Value>| value.map(|value| section.insert(key.to_owned(), value));
+    set("maxBytes", count(&entry["max_bytes"]));
+    set("maxRequests", count(&entry["max_requests"]));
+    set("defaultRequestTTL", span(&entry["default_request_ttl_ms"]));
+    set("noEndpointRequestTTL", span(&entry["no_endpoint_request_ttl_ms"]));
+    for (key, family, shared) in common {
+        let own = &entry[*family];
+        let reference = if own.is_null() {
+            shared.clone()
+        } else {
+            policy_ref(own, family, &format!("{family}-{name}"), plugins)
+        };
+        set(key, Some(reference.into()));
     }
-    if !entry["fairness"].is_null() {
-        settings.fairness = fairness(&entry["fairness"])?;
-    }
-    Ok(settings)
+    Value::Object(section)
 }
 
-/// `"x"` and `{"type": "x"}` say the same.
-fn type_of(value: &Value) -> &Value {
-    if value.is_object() { &value["type"] } else { value }
+/// A plugin of this name for a policy of the vector.
+fn policy_ref(policy: &Value, family: &str, name: &str, plugins: &mut Vec<Value>) -> String {
+    let word = policy["type"].as_str().or(policy.as_str());
+    let default = if family == "ordering" { "fcfs" } else { "global-strict" };
+    let mut plugin = json!({ "name": name, "type": type_name(word.unwrap_or(default)) });
+    if policy["parameters"].is_object() {
+        plugin["parameters"] = policy["parameters"].clone();
+    }
+    plugins.push(plugin);
+    name.to_owned()
 }
 
-pub fn ordering(name: &Value) -> Result<Ordering, String> {
-    match name.as_str() {
-        None | Some("fcfs" | "fcfs-ordering-policy") => Ok(Ordering::Fcfs),
-        Some("edf" | "edf-ordering-policy") => Ok(Ordering::Edf),
-        Some("slo-deadline" | "slo-deadline-ordering-policy") => Ok(Ordering::SloDeadline),
-        Some(other) => Err(format!("unknown ordering {other}")),
+fn count(value: &Value) -> Option<Value> {
+    value.is_number().then(|| value.to_string().into())
+}
+
+fn span(ms: &Value) -> Option<Value> {
+    ms.is_number().then(|| format!("{ms}ms").into())
+}
+
+/// The type of a plugin by the vectors' shorter word for it.
+fn type_name(word: &str) -> &str {
+    match word {
+        "fcfs" => "fcfs-ordering-policy",
+        "edf" => "edf-ordering-policy",
+        "slo-deadline" => "slo-deadline-ordering-policy",
+        "global-strict" => "global-strict-fairness-policy",
+        "round-robin" => "round-robin-fairness-policy",
+        "program-aware" => "program-aware-fairness",
+        "static" => "static-usage-limit-policy",
+        "priority-holdback" => "priority-holdback-policy",
+        "soft-reflective" => "soft-reflective-ceiling-policy",
+        "utilization" => "utilization-detector",
+        "concurrency" => "concurrency-detector",
+        whole => whole,
+    }
+}
+
+fn plugin(value: &Value, default: &str) -> Result<Plugin, String> {
+    let word = value["type"].as_str().or(value.as_str()).unwrap_or(default);
+    let parameters = if value["parameters"].is_object() { value["parameters"].clone() } else { json!({}) };
+    parse_plugin(type_name(word), &parameters).map_err(|mistakes| mistakes.to_string())
+}
+
+pub fn ordering(value: &Value) -> Result<Ordering, String> {
+    match plugin(value, "fcfs")? {
+        Plugin::Ordering(ordering) => Ok(ordering),
+        other => Err(format!("{other:?} is no ordering")),
     }
 }
 
 pub fn fairness(value: &Value) -> Result<Fairness, String> {
-    match type_of(value).as_str() {
-        None | Some("global-strict" | "global-strict-fairness-policy") => Ok(Fairness::GlobalStrict),
-        Some("round-robin" | "round-robin-fairness-policy") => Ok(Fairness::RoundRobin),
-        Some("program-aware" | "program-aware-fairness") => {
-            let (given, default) = (&value["parameters"], ProgramAware::default());
-            let seconds = |name: &str, otherwise: Micros| match given[name].as_f64() {
-                Some(seconds) => Micros((seconds * 1e6) as u64),
-                None => otherwise,
-            };
-            Ok(Fairness::ProgramAware(ProgramAware {
-                weight_service: ratio(&given["lasWeightService"], default.weight_service),
-                weight_head_wait: ratio(&given["lasWeightHeadWait"], default.weight_head_wait),
-                half_life: seconds("lasHalfLifeSeconds", default.half_life),
-                state_ttl: seconds("evictionTtlSeconds", default.state_ttl),
-                state_sweep: seconds("evictionSweepSeconds", default.state_sweep),
-            }))
-        }
-        Some(other) => Err(format!("unknown fairness {other}")),
+    match plugin(value, "global-strict")? {
+        Plugin::Fairness(fairness) => Ok(fairness),
+        other => Err(format!("{other:?} is no fairness policy")),
     }
 }
 
 pub fn usage_limit(value: &Value) -> Result<UsageLimit, String> {
     let given = &value["parameters"];
-    match value["type"].as_str() {
-        None | Some("static") => Ok(UsageLimit::Static { threshold: ratio(&given["threshold"], Ratio::ONE) }),
-        Some("priority-holdback") => Ok(UsageLimit::Holdback {
-            min: ratio(&given["minCeiling"], Ratio::ZERO),
-            max: ratio(&given["maxCeiling"], Ratio::ONE),
-            domain: match given["domain"].as_str() {
-                Some("value") => HoldbackDomain::Value,
-                _rank => HoldbackDomain::Rank,
-            },
-        }),
-        Some("soft-reflective") => Ok(UsageLimit::SoftReflective),
-        Some("fixed") => {
-            let named = given["ceilings"].as_object().into_iter().flatten();
-            let ceilings = named.map(|(priority, ceiling)| {
-                let priority = priority.parse::<i32>().map_err(|_| format!("{priority} is no priority"))?;
-                Ok((priority, ratio(ceiling, Ratio::ONE)))
-            });
-            let default = ratio(&given["default"], Ratio::ONE);
-            Ok(UsageLimit::Fixed { ceilings: ceilings.collect::<Result<_, String>>()?, default })
+    if value["type"] == "fixed" {
+        let named = given["ceilings"].as_object().into_iter().flatten();
+        let ceilings = named.map(|(priority, ceiling)| {
+            let priority = priority.parse::<i32>().map_err(|_| format!("{priority} is no priority"))?;
+            Ok((priority, ratio(ceiling, Ratio::ONE)))
+        });
+        let default = ratio(&given["default"], Ratio::ONE);
+        return Ok(UsageLimit::Fixed { ceilings: ceilings.collect::<Result<_, String>>()?, default });
+    }
+    match plugin(value, "static") {
+        Ok(Plugin::UsageLimit(limit)) => Ok(limit),
+        // The vector is about what such a ceiling does, not about whether it is taken.
+        Err(_) if value["type"] == "static" && given["threshold"].is_number() => {
+            Ok(UsageLimit::Static { threshold: ratio(&given["threshold"], Ratio::ONE) })
         }
-        Some(other) => Err(format!("unknown usage limit {other}")),
+        Ok(other) => Err(format!("{other:?} is no usage limit")),
+        Err(refused) => Err(refused),
     }
 }
 
 pub fn detector(value: &Value) -> Result<Detector, String> {
-    let given = &value["parameters"];
-    let count = |name: &str, otherwise: u64| given[name].as_u64().unwrap_or(otherwise);
-    let headroom = ratio(&given["headroom"], Ratio::ZERO);
-    match value["type"].as_str() {
-        None | Some("scripted") => Ok(Detector::Pushed),
-        Some("utilization") => Ok(Detector::Utilization {
-            queue_depth: u32::try_from(count("queueDepthThreshold", 5)).unwrap_or(u32::MAX),
-            kv: ratio(&given["kvCacheUtilThreshold"], Ratio(800_000)),
-            staleness: match given["metricsStalenessThreshold"].as_str() {
-                Some(text) => weir_config::parse_duration(text).map_err(|error| error.to_string())?,
-                None => Micros::from_millis(200),
-            },
-            headroom,
-        }),
-        Some("concurrency") => Ok(Detector::Concurrency {
-            mode: match given["concurrencyMode"].as_str() {
-                Some("tokens") => ConcurrencyMode::Tokens,
-                Some("hybrid") => ConcurrencyMode::Hybrid,
-                _requests => ConcurrencyMode::Requests,
-            },
-            max_requests: count("maxConcurrency", 100),
-            max_tokens: count("maxTokenConcurrency", 1_000_000),
-            headroom,
-            output_estimate: Some(output_estimate()),
-        }),
-        Some(other) => Err(format!("unknown detector {other}")),
+    if matches!(value["type"].as_str(), None | Some("scripted")) {
+        return Ok(Detector::Pushed);
+    }
+    match plugin(value, "utilization")? {
+        Plugin::Detector(Detector::Concurrency { mode, max_requests, max_tokens, headroom, .. }, _) => {
+            let output_estimate = Some(output_estimate());
+            Ok(Detector::Concurrency { mode, max_requests, max_tokens, headroom, output_estimate })
+        }
+        Plugin::Detector(detector, _) => Ok(detector),
+        other => Err(format!("{other:?} is no detector")),
     }
 }
 
-/// The vectors take the estimate of the output to be on (contract.md, *Conformance vectors and these rows*).
+/// The vectors take the estimate of the output to be on (contract: `addEstimatedOutputTokens`).
 pub fn output_estimate() -> OutputEstimate {
     OutputEstimate { ratio: Ratio(1_500_000), cap: 0 }
 }

@@ -49,8 +49,11 @@ impl World {
         running.detector = pool::detector_at_run_time(&policy.detector);
         let start = steps.first().map_or(0, |step| step.at_ms).min(0);
         let has = |op: &str| steps.iter().any(|step| step.op == op);
+        let mut engine = Engine::new(running, at(start))?;
+        // Flows and bands are collected when the vector says so, not in between.
+        engine.fires_early = !has("gc");
         Ok(World {
-            engine: Engine::new(running, at(start))?,
+            engine,
             policy,
             ids: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -74,10 +77,7 @@ impl World {
                 }
                 None
             }
-            "admit" => {
-                self.admit(step)?;
-                None
-            }
+            "admit" => Some(self.admit(step)?),
             "cancel" => {
                 let cause = match text(fields, "cause")? {
                     "client" => Cause::ClientDisconnect,
@@ -135,7 +135,7 @@ impl World {
         self.engine.state().bands().map(|band| (band.priority, band.settings.clone())).collect()
     }
 
-    fn admit(&mut self, step: &Step) -> Result<(), String> {
+    fn admit(&mut self, step: &Step) -> Result<Outcomes, String> {
         let fields = &step.fields;
         let id = text(fields, "id")?;
         let wait = fields["lease_wait_ms"].as_i64().unwrap_or(0);
@@ -155,7 +155,7 @@ impl World {
         let request = self.engine.arrive(at(step.at_ms), arrival)?;
         self.ids.insert(id.to_owned(), request);
         self.names.insert(request, id.to_owned());
-        Ok(())
+        Ok(self.taken(request))
     }
 
     fn lease(&mut self, now: Micros, fields: &Value) -> Result<Outcomes, String> {
@@ -167,13 +167,19 @@ impl World {
             ..Arrival::default()
         };
         let request = self.engine.arrive(now, arrival)?;
-        if let Some(fate) = self.engine.fate(request)
-            && !self.engine.runs(request)
-        {
-            return Ok(Outcomes::Rejected(format!("{:?}", fate.answer)));
+        let taken = self.taken(request);
+        if let Outcomes::Accepted(_) = taken {
+            self.leased.entry((flow, band)).or_default().push_back(request);
         }
-        self.leased.entry((flow, band)).or_default().push_back(request);
-        Ok(Outcomes::Accepted(Value::Null))
+        Ok(taken)
+    }
+
+    /// Was a request that just arrived taken in?
+    fn taken(&self, request: RequestId) -> Outcomes {
+        match self.engine.fate(request) {
+            Some(fate) if fate.answer.reason.is_some() => Outcomes::Rejected(format!("{:?}", fate.answer)),
+            _taken => Outcomes::Accepted(Value::Null),
+        }
     }
 
     /// The control plane's wanted bands are those that some objective names.
