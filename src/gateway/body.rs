@@ -1,0 +1,86 @@
+//! Reading a body to its end, within a size and a time.
+//!
+//! A body over the limit is read past before it is refused, so that the caller gets the answer and keeps its
+//! connection; it takes no memory, and no slot of any queue.
+
+use super::problem::Fault;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::header::EXPECT;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use std::time::Duration;
+
+/// How much of an oversized body is read past, as a multiple of the limit and at least this many bytes.
+const PAST_MIN: u64 = 64 << 20;
+
+/// What a body may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Size in bytes.
+    pub bytes_max: u64,
+    /// Time from the first read to the end.
+    pub time_max: Duration,
+}
+
+/// Reads all of it.
+///
+/// # Errors
+/// Too large, too slow, or cut off.
+pub async fn read(parts: &Parts, body: Body, bounds: Bounds) -> Result<Bytes, Fault> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let slow = |_| Fault::BodySlow(u64::try_from(bounds.time_max.as_millis()).unwrap_or(u64::MAX));
+    let whole = read_bounded(parts, body, bounds.bytes_max);
+    tokio::time::timeout(bounds.time_max, whole).await.map_err(slow)?
+}
+
+async fn read_bounded(parts: &Parts, mut body: Body, limit: u64) -> Result<Bytes, Fault> {
+    let announced = body.size_hint().exact();
+    if announced.is_some_and(|bytes| bytes > limit) {
+        // A caller that asks first is told at once, and sends nothing.
+        if !parts.headers.contains_key(EXPECT) {
+            read_past(body, limit).await;
+        }
+        return Err(Fault::BodyTooLarge { limit });
+    }
+    let broken = |error: axum::Error| Fault::BodyBroken(super::json::shown(error.to_string().as_bytes()));
+    let mut whole = Bytes::new();
+    let mut many: Option<BytesMut> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        let held = many.as_ref().map_or(whole.len(), BytesMut::len);
+        if (held + data.len()) as u64 > limit {
+            drop((whole, many));
+            read_past(body, limit).await;
+            return Err(Fault::BodyTooLarge { limit });
+        }
+        match &mut many {
+            Some(buffer) => buffer.extend_from_slice(&data),
+            // The usual body is one frame, which is never copied.
+            None if whole.is_empty() => whole = data,
+            None => {
+                let mut buffer = BytesMut::with_capacity(held + 2 * data.len());
+                buffer.extend_from_slice(&whole);
+                buffer.extend_from_slice(&data);
+                many = Some(buffer);
+            }
+        }
+    }
+    Ok(many.map_or(whole, BytesMut::freeze))
+}
+
+async fn read_past(mut body: Body, limit: u64) {
+    let mut left = limit.saturating_mul(2).max(PAST_MIN);
+    while let Some(frame) = body.frame().await {
+        // Cut off or endless: the answer is the same, only the connection is not kept.
+        let Ok(frame) = frame else { break };
+        let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+        left = left.saturating_sub(bytes);
+        if left == 0 {
+            break;
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `POST /ext-proc`: Envoy's external processing over plain HTTP (`http_service` of its ext_proc filter).
+//!
+//! Envoy posts the headers of a request and holds it until it hears back: a mutation lets it go on, an immediate
+//! response ends it. The call is held while the request is queued; Envoy closes it when its client goes away.
+//!
+//! **What this face cannot see:** anything after its answer. The end of the request is unknown, so its lease ends in
+//! the step that admits it (`Untracked`). In-flight credit then charges every dispatch until the next sample shows
+//! it, which the utilization detector over scraped metrics copes with; the concurrency detector, which counts our own
+//! leases, sees none of these requests, and must not be used with this face. Nothing can be revoked here either.
+
+mod message;
+
+use super::admissions::{self, Decided};
+use super::answer::{self, ADMISSION, DROPPED, LLM_D_DROPPED};
+use super::ask::{self, Deadline, Terms};
+use super::body;
+use super::json::{Object, write_text};
+use super::metrics::GatewayCounters;
+use super::problem::{Fault, Invalid};
+use super::query;
+use super::state::Gateway;
+use crate::engine::{Admitted, Refused};
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use message::{Phase, Request};
+use std::sync::Arc;
+use weir_kernel::{Face, Micros};
+
+/// Prefixes of headers that are for us, and do not go upstream.
+const CONTROL: [&str; 2] = ["x-llm-d-inference-", "x-weir-"];
+
+/// Lets the request go on, untouched: the answer for every phase that nothing is decided in.
+fn pass(phase: Phase) -> Response {
+    let body = Object::new().object(phase.answer(), |object| object).finish();
+    answer::json(StatusCode::OK, body)
+}
+
+/// Lets an admitted request go on, without its control headers and with the admission's id.
+fn admitted(request: &Request, pool: &str, admitted: &Admitted) -> Response {
+    let id = format!("{pool}-{}", admitted.id);
+    let mut remove: Vec<&str> = Vec::new();
+    for (name, _) in &request.headers {
+        let ours = CONTROL.iter().any(|prefix| name.starts_with(prefix));
+        // The one that is set below is overwritten, not removed.
+        if ours && name != ADMISSION && !remove.contains(&name.as_str()) {
+            remove.push(name);
+        }
+    }
+    let body = Object::new().object("requestHeaders", |object| {
+        object.object("response", |object| {
+            object.object("headerMutation", |object| {
+                let object = set(object, &[(ADMISSION, &id)]);
+                if remove.is_empty() { object } else { object.plain("removeHeaders", strings(&remove)) }
+            })
+        })
+    });
+    answer::json(StatusCode::OK, body.finish())
+}
+
+/// Ends a refused request with the same status, reason headers and body as the held face.
+fn refused(pool: &str, caller_id: &str, refused: &Refused) -> Response {
+    let (status, reason, llm_d) = answer::reason_status(refused.reason);
+    let seconds = refused.retry_after.map(|seconds| seconds.to_string());
+    let body = answer::refusal_body(pool, caller_id, refused);
+    immediate(status, reason, llm_d, seconds.as_deref(), &body)
+}
+
+/// Ends a request that nothing could be decided about, or whose headers are not allowed.
+fn fault(fault: &Fault, caller_id: Option<&str>) -> Response {
+    let (status, reason, llm_d) = answer::fault_status(fault);
+    let title = status.canonical_reason().unwrap_or("Error");
+    let body = super::problem::body(fault, status.as_u16(), title, reason, caller_id);
+    immediate(status, reason, llm_d, None, &body)
+}
+
+fn immediate(status: StatusCode, reason: &str, llm_d: &str, seconds: Option<&str>, body: &[u8]) -> Response {
+    let mut headers =
+        vec![("content-type", "application/problem+json"), (DROPPED, reason), (LLM_D_DROPPED, llm_d)];
+    headers.extend(seconds.map(|seconds| ("retry-after", seconds)));
+    let message = Object::new().object("immediateResponse", |object| {
+        object
+            .object("status", |object| object.plain("code", status.as_u16()))
+            .object("headers", |object| set(object, &headers))
+            .text("body", &message::base64(body))
+            .text("details", &format!("weir_{reason}"))
+    });
+    answer::json(StatusCode::OK, message.finish())
+}
+
+fn set(object: Object, headers: &[(&str, &str)]) -> Object {
+    object.list("setHeaders", headers, |object, (name, value)| {
+        object
+            .object("header", |object| {
+                object.text("key", name).text("rawValue", &message::base64(value.as_bytes()))
+            })
+            .text("appendAction", "OVERWRITE_IF_EXISTS_OR_ADD")
+    })
+}
+
+fn strings(words: &[&str]) -> String {
+    let mut out = vec![b'['];
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_text(&mut out, word);
+    }
+    out.push(b']');
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// The headers as the ask reader takes them.
+fn pairs(request: &Request) -> impl Iterator<Item = (&str, &[u8])> {
+    request.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+}
+
+/// `POST /ext-proc`, held until decided. `?pool=NAME`, or `x-weir-pool` on the call itself, names the pool for every
+/// request of this filter; without either, `x-weir-pool` of the request does.
+pub async fn process(State(gateway): State<Arc<Gateway>>, call: http::Request<Body>) -> Response {
+    let (parts, body) = call.into_parts();
+    let read = async {
+        let body = body::read(&parts, body, admissions::bounds(&gateway)).await?;
+        Ok((message::read(&body)?, pool_of(&parts)?))
+    };
+    let (request, pool) = match read.await {
+        Ok(read) => read,
+        // Envoy's own message is not of the right shape: said to Envoy, which answers its client with 500.
+        Err(error) => {
+            admissions::count(&gateway, &error);
+            return answer::fault(&error, None);
+        }
+    };
+    if request.phase != Phase::RequestHeaders || request.observability {
+        return pass(request.phase);
+    }
+    match decide(&gateway, &parts, &request, pool).await {
+        Ok(response) => response,
+        Err((error, caller_id)) => {
+            admissions::count(&gateway, &error);
+            fault(&error, caller_id.as_deref())
+        }
+    }
+}
+
+fn pool_of(parts: &Parts) -> Result<Option<String>, Fault> {
+    let mut named = None;
+    for (name, value) in query::pairs(parts.uri.query())? {
+        if name != "pool" {
+            return Err(Invalid::new("query", name.as_bytes(), "pool").into());
+        }
+        named = Some(ask::label("pool", value.as_bytes())?);
+    }
+    match (named, parts.headers.get("x-weir-pool")) {
+        (None, Some(value)) => Ok(Some(ask::label("x-weir-pool", value.as_bytes())?)),
+        (named, _) => Ok(named),
+    }
+}
+
+async fn decide(
+    gateway: &Gateway,
+    parts: &Parts,
+    request: &Request,
+    pool: Option<String>,
+) -> Result<Response, (Fault, Option<String>)> {
+    let mut ask = admissions::ask_of(pairs(request)).map_err(|invalid| (invalid.into(), None))?;
+    let caller_id = ask.caller_id.clone().unwrap_or_default();
+    let failed = |fault: Fault| (fault, Some(caller_id.clone()));
+    // After Envoy's own patience the answer comes to nobody.
+    let patience = parts.headers.get("x-envoy-expected-rq-timeout-ms").map(|value| value.as_bytes());
+    let patience = patience.and_then(|ms| ask::whole("", ms, ask::DEADLINE_MS_MAX, "").ok());
+    if let Some(ms) = patience.filter(|ms| *ms > 0) {
+        let patience = Deadline::In(Micros::from_millis(ms));
+        ask.deadline = match ask.deadline {
+            Some(Deadline::In(span)) if span <= Micros::from_millis(ms) => ask.deadline,
+            Some(Deadline::Wall(_)) => ask.deadline,
+            _ => Some(patience),
+        };
+    }
+    let face = gateway.pool(pool.as_deref().or(ask.pool.as_deref())).map_err(failed)?;
+    let name = face.handle.name();
+    let terms =
+        Terms { now: face.handle.clock().now(), face: Face::Untracked, trust_priority: face.trust_priority };
+    let (arrival, priority_ignored) = ask.into_arrival(terms, None);
+    if priority_ignored {
+        GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);
+    }
+    match admissions::decide(face, arrival).await.map_err(failed)? {
+        Decided::Admitted(admission) => Ok(admitted(request, name, &admission)),
+        Decided::Refused(refusal) => Ok(refused(name, &caller_id, &refusal)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::to_bytes;
+    use base64::Engine as _;
+    use weir_kernel::{Micros, Outcome, Reason, Regime, RequestId};
+
+    async fn body(response: Response) -> serde_json::Value {
+        assert_eq!(response.status(), 200);
+        serde_json::from_slice(&to_bytes(response.into_body(), 1 << 20).await.unwrap()).unwrap()
+    }
+
+    fn text(value: &serde_json::Value) -> String {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap()).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_admission_takes_the_control_headers_away() {
+        let header = |name: &str| (name.to_owned(), Vec::new());
+        let names = [
+            ":path",
+            "x-request-id",
+            "traceparent",
+            "x-llm-d-inference-objective",
+            "x-weir-pool",
+            "x-weir-pool",
+            "x-weir-admission",
+        ];
+        let request = Request {
+            phase: Phase::RequestHeaders,
+            headers: names.iter().map(|name| header(name)).collect(),
+            observability: false,
+        };
+        let admission = Admitted {
+            id: RequestId(9),
+            seq: 10,
+            waited: Micros(0),
+            priority: 0,
+            flow: String::new(),
+            endpoint: None,
+            regime: Regime::HasEndpoints,
+            shadow: false,
+            repeated: false,
+        };
+        let value = body(admitted(&request, "p", &admission)).await;
+        let mutation = &value["requestHeaders"]["response"]["headerMutation"];
+        assert_eq!(
+            mutation["removeHeaders"],
+            serde_json::json!(["x-llm-d-inference-objective", "x-weir-pool"])
+        );
+        assert_eq!(mutation["setHeaders"][0]["header"]["key"], "x-weir-admission");
+        assert_eq!(text(&mutation["setHeaders"][0]["header"]["rawValue"]), "p-9");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_carries_what_the_held_face_carries() {
+        let refusal = Refused {
+            id: RequestId(9),
+            seq: 10,
+            outcome: Outcome::RejectedCapacity,
+            reason: Reason::BandLimit,
+            regime: Regime::HasEndpoints,
+            waited: Micros(0),
+            priority: -1,
+            retry_after: Some(3),
+            limit: None,
+            cause: None,
+            repeated: false,
+        };
+        let value = body(refused("p", "r\"1", &refusal)).await;
+        let answer = &value["immediateResponse"];
+        assert_eq!(answer["status"]["code"], 429);
+        assert_eq!(answer["details"], "weir_rejected-band-limit");
+        let headers: Vec<(String, String)> = answer["headers"]["setHeaders"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| {
+                (item["header"]["key"].as_str().unwrap().to_owned(), text(&item["header"]["rawValue"]))
+            })
+            .collect();
+        for (name, want) in [
+            ("content-type", "application/problem+json"),
+            ("x-weir-dropped-reason", "rejected-band-limit"),
+            ("x-llm-d-request-dropped-reason", "rejected-saturated"),
+            ("retry-after", "3"),
+        ] {
+            assert!(headers.contains(&(name.to_owned(), want.to_owned())), "{name}: {headers:?}");
+        }
+        let problem: serde_json::Value = serde_json::from_str(&text(&answer["body"])).unwrap();
+        assert_eq!(problem["requestId"], "r\"1");
+        assert_eq!(problem["outcome"], "RejectedCapacity");
+    }
+
+    #[tokio::test]
+    async fn a_phase_that_is_not_ours_is_passed_in_kind() {
+        let value = body(pass(Phase::ResponseHeaders)).await;
+        assert_eq!(value, serde_json::json!({"responseHeaders": {}}));
+    }
+}

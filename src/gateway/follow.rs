@@ -1,0 +1,91 @@
+//! Follows the durable steps of each pool: into the figures, into the ring, and once a second into one line that sums
+//! up what was dropped.
+
+use super::metrics::Metrics;
+use super::ring::Ring;
+use super::state::{Gateway, PoolFace};
+use crate::engine::PoolHandle;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
+use weir_kernel::Reason;
+
+/// How often what was dropped is summed up in one line.
+const SUMMARY_EVERY: Duration = Duration::from_secs(1);
+
+/// Begins to follow every pool of a gateway.
+pub fn all(gateway: &Gateway) -> Vec<JoinHandle<()>> {
+    let follow =
+        |pool: &PoolFace| start(pool.handle.clone(), Arc::clone(&gateway.metrics), Arc::clone(&pool.ring));
+    gateway.pools().map(follow).collect()
+}
+
+/// Begins to follow a pool, from its state at this moment on.
+fn start(pool: PoolHandle, metrics: Arc<Metrics>, ring: Arc<Ring>) -> JoinHandle<()> {
+    // Subscribed before the state is looked at: what comes in between is skipped by its sequence.
+    let mut steps = pool.subscribe();
+    tokio::spawn(async move {
+        let name = pool.name().to_owned();
+        if !restate(&pool, &metrics).await {
+            return;
+        }
+        let mut said = BTreeMap::new();
+        let mut tick = tokio::time::interval(SUMMARY_EVERY);
+        loop {
+            tokio::select! {
+                batch = steps.recv() => match batch {
+                    Ok(batch) => {
+                        let before = metrics.seq(&name);
+                        let first = batch.first().map_or(0, |step| step.seq);
+                        let missed = first.saturating_sub(before + 1);
+                        if missed > 0 {
+                            metrics.gateway.steps_missed.fetch_add(missed, Ordering::Relaxed);
+                        }
+                        metrics.apply(&name, &batch);
+                        ring.push(&batch);
+                    }
+                    Err(RecvError::Lagged(batches)) => {
+                        tracing::warn!(pool = name, batches, "the figures fell behind the log");
+                        if !restate(&pool, &metrics).await {
+                            return;
+                        }
+                    }
+                    Err(RecvError::Closed) => break,
+                },
+                _ = tick.tick() => summary(&name, &metrics, &mut said),
+            }
+        }
+        summary(&name, &metrics, &mut said);
+    })
+}
+
+async fn restate(pool: &PoolHandle, metrics: &Metrics) -> bool {
+    match pool.query(weir_kernel::State::restate).await {
+        Ok(events) => {
+            metrics.restate(pool.name(), &events);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// One line at most, whatever the number of drops: each of them is in the decision log.
+fn summary(pool: &str, metrics: &Metrics, said: &mut BTreeMap<Reason, u64>) {
+    let now = metrics.refusals(pool);
+    let mut total = 0;
+    let mut text = String::new();
+    for (reason, count) in &now {
+        let new = count - said.get(reason).copied().unwrap_or(0);
+        if new > 0 {
+            total += new;
+            text.push_str(&format!(" {}={new}", reason.word()));
+        }
+    }
+    if total > 0 {
+        tracing::info!(pool, dropped = total, "dropped:{text}");
+    }
+    *said = now;
+}

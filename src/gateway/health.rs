@@ -1,0 +1,59 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+
+use super::answer;
+use super::json::Object;
+use super::metrics;
+use super::state::Gateway;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use std::sync::Arc;
+use weir_kernel::Regime;
+
+/// `GET /healthz`: the process answers. True until it is gone, also while it drains.
+pub async fn live() -> Response {
+    answer::json(StatusCode::OK, Object::new().text("status", "ok").finish())
+}
+
+/// `GET /readyz`: every pool has been seen and can decide, and no stop has begun.
+pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+    let mut reasons: Vec<(String, &'static str)> = Vec::new();
+    if gateway.is_stopping() {
+        reasons.push((String::new(), "stopping"));
+    }
+    for pool in gateway.pools() {
+        let status = pool.handle.status();
+        let reason = if status.failed {
+            "failed"
+        } else if !status.log_writable {
+            "log-unavailable"
+        } else if status.stopping {
+            "stopping"
+        } else if status.regime == Regime::Unknown {
+            "not-seen"
+        } else {
+            continue;
+        };
+        reasons.push((pool.handle.name().to_owned(), reason));
+    }
+    let ok = reasons.is_empty();
+    let body = Object::new()
+        .text("status", if ok { "ready" } else { "not-ready" })
+        .list("reasons", &reasons, |object, (pool, reason)| {
+            object
+                .text_opt("pool", Some(pool.as_str()).filter(|pool| !pool.is_empty()))
+                .text("reason", reason)
+        })
+        .finish();
+    answer::json(if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
+}
+
+/// `GET /metrics`
+pub async fn exposition(State(gateway): State<Arc<Gateway>>) -> Response {
+    let gauges = gateway.gauges().await;
+    let mut response = Response::new(Body::from(gateway.metrics.render(gauges)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response
+}

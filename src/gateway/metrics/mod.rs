@@ -1,0 +1,126 @@
+//! `/metrics`: figures derived from durable steps, gauges read from the engine at a scrape, and the gateway's own.
+
+mod encode;
+mod histogram;
+mod labels;
+mod projection;
+
+pub use encode::{BandGauge, PoolGauges};
+
+use encode::Exposition;
+use labels::Labels;
+use projection::{Projection, Shared};
+use prometheus_client::encoding::prometheus_text;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_kernel::{Event, Reason, Step};
+
+/// Distinct fairness ids that keep a label of their own.
+pub const FLOW_LABELS_MAX: usize = 1_000;
+/// Distinct models that keep a label of their own.
+pub const MODEL_LABELS_MAX: usize = 1_000;
+
+/// What the media type of the exposition is.
+pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+/// All figures of the service.
+#[derive(Debug)]
+pub struct Metrics {
+    inner: Mutex<Inner>,
+    /// What no log holds: what was refused before it could be an input.
+    pub gateway: GatewayCounters,
+}
+
+/// Counters of the gateway itself.
+#[derive(Debug, Default)]
+pub struct GatewayCounters {
+    /// Requests refused as malformed (4xx).
+    pub invalid: AtomicU64,
+    /// Raw priorities ignored because the pool does not trust them.
+    pub priority_ignored: AtomicU64,
+    /// Arrivals refused because the log could not take them.
+    pub log_unavailable: AtomicU64,
+    /// Admissions that nobody was there to take.
+    pub undelivered: AtomicU64,
+    /// Connections open now.
+    pub connections: AtomicU64,
+    /// Connections turned away at the limit.
+    pub connections_refused: AtomicU64,
+    /// Steps that the figures had to do without: a reader that fell behind.
+    pub steps_missed: AtomicU64,
+}
+
+impl GatewayCounters {
+    /// Adds one.
+    pub fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Shared,
+    pools: BTreeMap<String, Projection>,
+    gauges: Vec<PoolGauges>,
+}
+
+impl Metrics {
+    /// No figures yet; `models` keep their labels whatever else comes.
+    pub fn new(models: &[String]) -> Self {
+        let mut reserved = vec![String::new()];
+        reserved.extend(models.iter().take(MODEL_LABELS_MAX).cloned());
+        let shared = Shared {
+            flows: Labels::new(FLOW_LABELS_MAX, &[]),
+            models: Labels::new(MODEL_LABELS_MAX + 1, &reserved),
+        };
+        let inner = Inner { shared, pools: BTreeMap::new(), gauges: Vec::new() };
+        Metrics { inner: Mutex::new(inner), gateway: GatewayCounters::default() }
+    }
+
+    /// Begins a pool with what its state holds.
+    pub fn restate(&self, pool: &str, events: &[Event]) {
+        let mut inner = self.lock();
+        let Inner { shared, pools, .. } = &mut *inner;
+        pools.entry(pool.to_owned()).or_default().restate(events, shared);
+    }
+
+    /// Takes in durable steps of a pool; those that are in already count once.
+    pub fn apply(&self, pool: &str, steps: &[Step]) {
+        let mut inner = self.lock();
+        let Inner { shared, pools, .. } = &mut *inner;
+        let Some(projection) = pools.get_mut(pool) else { return };
+        for step in steps {
+            projection.apply(step, shared);
+        }
+    }
+
+    /// The last step of a pool that the figures hold.
+    pub fn seq(&self, pool: &str) -> u64 {
+        self.lock().pools.get(pool).map_or(0, |projection| projection.seq)
+    }
+
+    /// Refusals of a pool by reason so far.
+    pub fn refusals(&self, pool: &str) -> BTreeMap<Reason, u64> {
+        self.lock().pools.get(pool).map(|projection| projection.reasons.clone()).unwrap_or_default()
+    }
+
+    /// The exposition, with the gauges of this moment.
+    pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>) -> String {
+        self.lock().gauges = gauges;
+        let mut registry = Registry::with_prefix("weir");
+        registry.register_collector(Box::new(Exposition(Arc::clone(self))));
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = prometheus_text::encode(&mut text, &registry);
+        text
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

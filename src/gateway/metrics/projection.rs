@@ -1,0 +1,244 @@
+//! Counters and queue gauges of one pool, derived from its durable steps and from nothing else, so that they add up
+//! to what the log holds.
+//!
+//! Not here: gauges that are read from the engine at a scrape, and the exposition (`encode.rs`).
+
+use super::histogram::Histogram;
+use super::labels::{Labels, OTHER};
+use std::collections::{BTreeMap, HashMap};
+use weir_kernel::{
+    Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RequestId, RestatedFlow,
+    RestatedQueued, Step,
+};
+
+/// The name of the flow of requests without a fairness id.
+const DEFAULT_FLOW: &str = "default-flow";
+
+/// Histogram series of one pool; beyond it flows and models share `other`.
+const WAIT_SERIES_MAX: usize = 4_000;
+
+/// The label sets that all pools share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Fairness ids.
+    pub flows: Labels,
+    /// Models.
+    pub models: Labels,
+}
+
+/// The labels of a queue series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueKey {
+    /// Fairness id.
+    pub flow: u32,
+    /// Priority.
+    pub priority: i32,
+    /// Model.
+    pub model: u32,
+}
+
+/// What waits under one set of labels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// One pool's figures.
+#[derive(Debug, Default)]
+pub struct Projection {
+    /// The last step that is in the figures.
+    pub seq: u64,
+    /// Arrivals.
+    pub arrivals: u64,
+    /// Arrivals that repeated an earlier one.
+    pub repeated: u64,
+    /// Arrivals whose objective is not in the table.
+    pub objective_unknown: u64,
+    /// Arrivals whose budget header could not be read.
+    pub ttl_unreadable: u64,
+    /// Queue outcomes by priority.
+    pub outcomes: BTreeMap<(Outcome, i32), u64>,
+    /// Refusals by reason.
+    pub reasons: BTreeMap<Reason, u64>,
+    /// Lease ends.
+    pub lease_ends: BTreeMap<LeaseEnd, u64>,
+    /// Changes of regime.
+    pub regimes: BTreeMap<(Regime, Regime), u64>,
+    /// Arrivals refused unseen while the log could not be written.
+    pub refused_unlogged: u64,
+    /// Idempotency keys forgotten to make room.
+    pub keys_forgotten: u64,
+    /// What waits.
+    pub queues: BTreeMap<QueueKey, Queue>,
+    /// Queue waits by outcome.
+    pub waits: BTreeMap<(QueueKey, Outcome), Histogram>,
+    /// From receipt to the step that took it in, by priority.
+    pub enqueues: BTreeMap<(QueueKey, Option<Outcome>), Histogram>,
+    flows: HashMap<FlowId, (u32, i32)>,
+    waiting: HashMap<RequestId, (QueueKey, u64)>,
+}
+
+impl Projection {
+    /// Begins with what a snapshot of the state holds.
+    pub fn restate(&mut self, events: &[Event], shared: &mut Shared) {
+        for event in events {
+            match event {
+                Event::RestatedCore(core) => self.seq = core.seq,
+                Event::RestatedFlow(flow) => self.restate_flow(flow, shared),
+                Event::RestatedQueued(queued) => self.restate_queued(queued),
+                _ => {}
+            }
+        }
+    }
+
+    fn restate_flow(&mut self, flow: &RestatedFlow, shared: &mut Shared) {
+        let label = shared.flows.take(name_of(&flow.name));
+        self.flows.insert(flow.flow, (label, flow.priority));
+    }
+
+    fn restate_queued(&mut self, queued: &RestatedQueued) {
+        let (flow, priority) = self.flows.get(&queued.flow).copied().unwrap_or((OTHER, 0));
+        self.enter(queued.request, QueueKey { flow, priority, model: OTHER }, queued.bytes);
+    }
+
+    /// Takes in one durable step.
+    pub fn apply(&mut self, step: &Step, shared: &mut Shared) {
+        if step.seq <= self.seq {
+            return;
+        }
+        self.seq = step.seq;
+        let arrival = match &step.input {
+            Input::Arrived(arrival) => Some(arrival),
+            _ => None,
+        };
+        if let Some(arrival) = arrival {
+            self.arrivals += 1;
+            self.ttl_unreadable += u64::from(arrival.ttl_unreadable);
+        }
+        for event in &step.events {
+            self.event(step, arrival, event, shared);
+        }
+    }
+
+    fn event(&mut self, step: &Step, arrival: Option<&Arrival>, event: &Event, shared: &mut Shared) {
+        match event {
+            Event::FlowOpened { flow, priority } => {
+                let name = arrival.map_or(DEFAULT_FLOW, |arrival| name_of(&arrival.fairness_id));
+                self.flows.insert(*flow, (shared.flows.take(name), *priority));
+            }
+            Event::FlowClosed { flow } => self.flow_closed(*flow, shared),
+            Event::Enqueued(enqueued) => {
+                self.objective_unknown += u64::from(enqueued.objective_unknown);
+                let (flow, _) = self.flows.get(&enqueued.flow).copied().unwrap_or((OTHER, 0));
+                let model = self.model(arrival, shared);
+                let key = QueueKey { flow, priority: enqueued.priority, model };
+                self.took(step, arrival, key, None);
+                self.enter(RequestId(step.seq), key, arrival.map_or(0, |arrival| arrival.bytes));
+            }
+            Event::Rejected(rejected) => {
+                self.objective_unknown += u64::from(rejected.objective_unknown);
+                *self.reasons.entry(rejected.reason).or_default() += 1;
+                let key = self.direct(arrival, rejected.priority, shared);
+                self.took(step, arrival, key, Some(rejected.outcome));
+                self.left(key, rejected.outcome, 0);
+            }
+            Event::Dispatched(dispatched) => {
+                let key = self.leave(dispatched.request);
+                let key = key.unwrap_or_else(|| self.direct(arrival, 0, shared));
+                self.left(key, Outcome::Dispatched, dispatched.waited.0);
+            }
+            Event::Evicted(evicted) => {
+                *self.reasons.entry(evicted.reason).or_default() += 1;
+                let key = self.leave(evicted.request);
+                let key = key.unwrap_or_else(|| self.direct(None, 0, shared));
+                self.left(key, evicted.outcome, evicted.waited.0);
+            }
+            Event::Repeated { .. } => self.repeated += 1,
+            Event::LeaseEnded(ended) => *self.lease_ends.entry(ended.end).or_default() += 1,
+            Event::RegimeChanged { from, to, .. } => *self.regimes.entry((*from, *to)).or_default() += 1,
+            Event::RefusalsNoted { refused } => self.refused_unlogged += refused,
+            Event::KeyForgotten { .. } => self.keys_forgotten += 1,
+            // The rest moves none of these figures.
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, request: RequestId, key: QueueKey, bytes: u64) {
+        let queue = self.queues.entry(key).or_default();
+        queue.requests += 1;
+        queue.bytes = queue.bytes.saturating_add(bytes);
+        self.waiting.insert(request, (key, bytes));
+    }
+
+    fn leave(&mut self, request: RequestId) -> Option<QueueKey> {
+        let (key, bytes) = self.waiting.remove(&request)?;
+        if let Some(queue) = self.queues.get_mut(&key) {
+            queue.requests = queue.requests.saturating_sub(1);
+            queue.bytes = queue.bytes.saturating_sub(bytes);
+        }
+        Some(key)
+    }
+
+    fn left(&mut self, key: QueueKey, outcome: Outcome, waited: u64) {
+        *self.outcomes.entry((outcome, key.priority)).or_default() += 1;
+        let key = bounded(&self.waits, key, outcome);
+        self.waits.entry((key, outcome)).or_default().observe(waited);
+    }
+
+    /// How long it took to be taken in; without an outcome it was queued.
+    fn took(&mut self, step: &Step, arrival: Option<&Arrival>, key: QueueKey, outcome: Option<Outcome>) {
+        let Some(arrival) = arrival else { return };
+        let took = step.at.since(arrival.received_at);
+        let key = bounded(&self.enqueues, QueueKey { model: OTHER, ..key }, outcome);
+        self.enqueues.entry((key, outcome)).or_default().observe(took.0);
+    }
+
+    /// The labels of a request that was never queued.
+    fn direct(&mut self, arrival: Option<&Arrival>, priority: i32, shared: &mut Shared) -> QueueKey {
+        let flow = arrival.map_or(OTHER, |arrival| shared.flows.look(name_of(&arrival.fairness_id)));
+        QueueKey { flow, priority, model: self.model(arrival, shared) }
+    }
+
+    fn model(&self, arrival: Option<&Arrival>, shared: &mut Shared) -> u32 {
+        match arrival.and_then(|arrival| arrival.model.as_deref()) {
+            // Models are not counted out of use: there is no event that says so.
+            Some(model) => match shared.models.look(model) {
+                OTHER => shared.models.take(model),
+                known => known,
+            },
+            None => shared.models.look(""),
+        }
+    }
+
+    fn flow_closed(&mut self, flow: FlowId, shared: &mut Shared) {
+        let Some((label, priority)) = self.flows.remove(&flow) else { return };
+        let gone = shared.flows.release(label);
+        if label == OTHER {
+            return;
+        }
+        let closed = |key: &QueueKey| key.flow == label && (gone || key.priority == priority);
+        self.queues.retain(|key, _| !closed(key));
+        self.waits.retain(|(key, _), _| !closed(key));
+        self.enqueues.retain(|(key, _), _| !closed(key));
+    }
+}
+
+/// The key itself while there is room for its series, else the shared one.
+fn bounded<O: Ord + Copy>(
+    series: &BTreeMap<(QueueKey, O), Histogram>,
+    key: QueueKey,
+    outcome: O,
+) -> QueueKey {
+    if series.len() < WAIT_SERIES_MAX || series.contains_key(&(key, outcome)) {
+        key
+    } else {
+        QueueKey { flow: OTHER, model: OTHER, ..key }
+    }
+}
+
+fn name_of(fairness_id: &str) -> &str {
+    if fairness_id.is_empty() { DEFAULT_FLOW } else { fairness_id }
+}

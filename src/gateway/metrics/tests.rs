@@ -1,0 +1,164 @@
+//! Goal: figures add up to the steps they came from, and the exposition stays readable whatever names come in.
+
+use super::*;
+use weir_kernel::*;
+
+fn arrival(flow: &str, model: Option<&str>) -> Arrival {
+    Arrival {
+        fairness_id: flow.to_owned(),
+        model: model.map(str::to_owned),
+        bytes: 10,
+        received_at: Micros(1),
+        ..Arrival::default()
+    }
+}
+
+fn enqueued(flow: u32, priority: i32) -> Event {
+    Event::Enqueued(Enqueued {
+        flow: FlowId(flow),
+        priority,
+        objective_unknown: false,
+        saturation_budget: Micros::ZERO,
+        no_endpoint_budget: Micros::ZERO,
+        budget_source: BudgetSource::Global,
+        header_class: None,
+        order: OrderKey::default(),
+        depth: 1,
+    })
+}
+
+fn evicted(request: u64) -> Event {
+    Event::Evicted(Evicted {
+        request: RequestId(request),
+        outcome: Outcome::EvictedTTL,
+        reason: Reason::TtlExpired,
+        regime: Regime::HasEndpoints,
+        waited: Micros(2_000_000),
+        budget: None,
+        cause: None,
+        deadline: None,
+        held_by: None,
+    })
+}
+
+fn queued(seq: u64, flow: u32, name: &str, model: Option<&str>) -> Step {
+    let events = vec![Event::FlowOpened { flow: FlowId(flow), priority: -1 }, enqueued(flow, -1)];
+    Step { seq, at: Micros(11), input: Input::Arrived(arrival(name, model)), events }
+}
+
+fn passed(seq: u64, events: Vec<Event>) -> Step {
+    Step { seq, at: Micros(20), input: Input::TimePassed, events }
+}
+
+/// The sum of all series whose line starts so.
+fn sum(text: &str, start: &str) -> f64 {
+    let values = text.lines().filter(|line| line.starts_with(start));
+    values.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn c060_one_request_is_counted_once_and_its_priority_keeps_its_sign() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    metrics.apply("p", &[queued(1, 0, "a", None)]);
+    let text = metrics.render(Vec::new());
+    assert!(
+        text.contains("weir_flow_control_queue_size{fairness_id=\"a\",priority=\"-1\",inference_pool=\"p\"")
+    );
+    assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 1.0, "{text}");
+    assert_eq!(sum(&text, "weir_flow_control_queue_bytes{"), 10.0);
+    metrics.apply("p", &[passed(2, vec![evicted(1)]), passed(2, vec![evicted(1)])]);
+    let text = metrics.render(Vec::new());
+    assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 0.0);
+    let line =
+        "weir_flow_control_requests_total{outcome=\"EvictedTTL\",priority=\"-1\",inference_pool=\"p\"} 1\n";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(sum(&text, "weir_flow_control_dropped_total{reason=\"rejected-ttl-expired\""), 1.0);
+    assert_eq!(sum(&text, "weir_flow_control_request_queue_duration_seconds_sum{"), 2.0);
+    assert_eq!(sum(&text, "weir_flow_control_request_queue_duration_seconds_count{"), 1.0);
+}
+
+#[test]
+fn c132_c136_flows_share_a_bounded_number_of_labels_and_go_when_collected() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    let flows = 5_000u64;
+    for flow in 0..flows {
+        let name = if flow == flows - 1 { "other".to_owned() } else { format!("f{flow}") };
+        let seq = 2 * flow + 1;
+        metrics.apply("p", &[queued(seq, flow as u32, &name, None), passed(seq + 1, vec![evicted(seq)])]);
+    }
+    let text = metrics.render(Vec::new());
+    let series = text.lines().filter(|line| line.starts_with("weir_flow_control_queue_size{")).count();
+    assert_eq!(series, FLOW_LABELS_MAX + 1);
+    assert_eq!(sum(&text, "weir_flow_control_requests_total{"), flows as f64);
+    assert_eq!(sum(&text, "weir_flow_control_request_queue_duration_seconds_count{"), flows as f64);
+    let close = |flow: u32| Event::FlowClosed { flow: FlowId(flow) };
+    metrics.apply("p", &[passed(2 * flows + 1, vec![close(0), close(flows as u32 - 1)])]);
+    let text = metrics.render(Vec::new());
+    assert!(!text.contains("fairness_id=\"f0\""), "the collected flow is gone");
+    assert!(text.contains("fairness_id=\"other\""), "the shared one stays");
+    assert_eq!(sum(&text, "weir_flow_control_requests_total{"), flows as f64);
+}
+
+#[test]
+fn c133_a_configured_model_keeps_its_label_and_foreign_names_are_escaped() {
+    let metrics = Arc::new(Metrics::new(&["m1".to_owned()]));
+    metrics.restate("p", &[]);
+    let mut seq = 0;
+    for junk in 0..2_000 {
+        seq += 1;
+        metrics.apply("p", &[queued(seq, 0, "a", Some(&format!("junk\"{junk}\\")))]);
+    }
+    metrics.apply("p", &[queued(seq + 1, 0, "a", Some("m1"))]);
+    let text = metrics.render(Vec::new());
+    assert!(text.contains("model_name=\"m1\""));
+    assert!(text.contains("model_name=\"other\""));
+    assert!(text.contains("junk\\\"0\\\\"));
+    assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 2_001.0);
+}
+
+#[test]
+fn a_restart_begins_with_what_is_queued() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    let core = RestatedCore { seq: 7, ..RestatedCore::default() };
+    let flow = RestatedFlow { flow: FlowId(3), name: "a".to_owned(), priority: 5, idle_since: None };
+    metrics.restate("p", &[Event::RestatedCore(Box::new(core)), Event::RestatedFlow(Box::new(flow))]);
+    assert_eq!(metrics.seq("p"), 7);
+    metrics.apply("p", &[queued(7, 9, "old", None)]);
+    let events = vec![enqueued(3, 5)];
+    let step = Step { seq: 8, at: Micros(11), input: Input::Arrived(arrival("a", None)), events };
+    metrics.apply("p", &[step]);
+    let text = metrics.render(Vec::new());
+    assert!(!text.contains("\"old\""), "what the snapshot covers counts once");
+    assert!(text.contains("fairness_id=\"a\",priority=\"5\""), "{text}");
+}
+
+#[test]
+fn every_line_is_a_comment_or_a_sample() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    metrics.apply("p", &[queued(1, 0, "a\"b\\c", None)]);
+    let band = BandGauge { priority: -7, requests: (1, 4), bytes: (10, 40), ceiling: Ratio::ONE };
+    let gauges = PoolGauges {
+        pool: "p".to_owned(),
+        saturation: (Ratio(1_700_000), Ratio(1_800_000)),
+        bands: vec![band],
+        limits: (10, 0),
+        detector: "utilization-detector".to_owned(),
+        ..PoolGauges::default()
+    };
+    let text = metrics.render(vec![gauges]);
+    for line in text.lines() {
+        let sample = line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+        assert!(line.starts_with("# ") || sample, "{line}");
+    }
+    assert!(text.contains("stage=\"raw\"} 1.7\n"), "{text}");
+    assert!(text.contains(
+        "weir_flow_control_capacity_utilization_requests{priority=\"-7\",inference_pool=\"p\"} 0.25"
+    ));
+    assert!(
+        text.contains("weir_flow_control_global_capacity_utilization_requests{inference_pool=\"p\"} 0.1")
+    );
+    assert!(!text.contains("weir_flow_control_global_capacity_utilization_bytes{"));
+}

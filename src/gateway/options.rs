@@ -1,0 +1,45 @@
+//! What the gateway needs to know beyond its pools.
+
+use std::time::Duration;
+
+/// Limits and times of the gateway itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of a body of `/v1/…` and `/ext-proc`, in bytes (default 1 MiB).
+    pub body_bytes_max: u64,
+    /// Time for a body to come (default 30 s).
+    pub body_time_max: Duration,
+    /// Size of a request line with its headers, in bytes, at least 8192 (default 64 KiB).
+    pub head_bytes_max: usize,
+    /// Headers of a request (default 128).
+    pub headers_max: usize,
+    /// Time for the headers of a request to come (default 10 s).
+    pub head_time_max: Duration,
+    /// Open connections, each of which may hold one request (default 16,384).
+    pub connections_max: usize,
+    /// How long a stop waits for what is queued and running (default 30 s).
+    pub drain_timeout: Duration,
+    /// How long answers may take to leave once all is decided (default 5 s).
+    pub close_timeout: Duration,
+    /// Models that keep a metric label of their own whatever else comes.
+    pub models: Vec<String>,
+    /// Steps kept in memory per pool for `…/log` (default 4096).
+    pub log_ring: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            body_bytes_max: 1 << 20,
+            body_time_max: Duration::from_secs(30),
+            head_bytes_max: 64 << 10,
+            headers_max: 128,
+            head_time_max: Duration::from_secs(10),
+            connections_max: 16_384,
+            drain_timeout: Duration::from_secs(30),
+            close_timeout: Duration::from_secs(5),
+            models: Vec::new(),
+            log_ring: 4_096,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Paths and methods. Whatever is not here is answered 404 or 405 as `application/problem+json`.
+//!
+//! A query on a path that takes none is ignored; a trailing slash or a longer path is another path, hence 404.
+
+use super::admissions;
+use super::answer;
+use super::ext_proc;
+use super::health;
+use super::json::shown;
+use super::logs;
+use super::pools;
+use super::problem::Fault;
+use super::state::Gateway;
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{MethodRouter, delete, get, post, put};
+use http::Uri;
+use std::sync::Arc;
+
+/// Every path.
+pub fn router(gateway: Arc<Gateway>) -> Router {
+    Router::new()
+        .route("/v1/admissions", only(post(admissions::admit), "POST"))
+        .route(
+            "/v1/admissions/{id}",
+            only(delete(admissions::cancel).get(admissions::show), "GET, HEAD, DELETE"),
+        )
+        .route("/v1/admissions/{id}/complete", only(post(admissions::complete), "POST"))
+        .route("/v1/admissions/{id}/renew", only(post(admissions::renew), "POST"))
+        .route("/v1/pools", only(get(pools::list), "GET, HEAD"))
+        .route("/v1/pools/{pool}", only(get(pools::show), "GET, HEAD"))
+        .route("/v1/pools/{pool}/log", only(get(logs::read), "GET, HEAD"))
+        .route("/v1/pools/{pool}/endpoints", only(put(pools::push).get(pools::endpoints), "GET, HEAD, PUT"))
+        .route("/ext-proc", only(post(ext_proc::process), "POST"))
+        .route("/healthz", only(get(health::live), "GET, HEAD"))
+        .route("/readyz", only(get(health::ready), "GET, HEAD"))
+        .route("/metrics", only(get(health::exposition), "GET, HEAD"))
+        .fallback(no_path)
+        .with_state(gateway)
+}
+
+fn only(route: MethodRouter<Arc<Gateway>>, allowed: &'static str) -> MethodRouter<Arc<Gateway>> {
+    route.fallback(move || async move { answer::fault(&Fault::NoMethod { allowed }, None) })
+}
+
+async fn no_path(uri: Uri) -> Response {
+    answer::fault(&Fault::NoPath(shown(uri.path().as_bytes())), None)
+}

@@ -1,0 +1,128 @@
+//! The listener: HTTP/1.1 connections within bounds, each served until it ends or the service does.
+//!
+//! hyper itself answers heads that are too large (431) or not HTTP (400), without a body. A caller that closes its
+//! connection ends its request: hyper drops the handler, and with it the wait.
+
+use super::answer;
+use super::metrics::GatewayCounters;
+use super::problem::Fault;
+use super::router::router;
+use super::state::Gateway;
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tower::Service;
+
+/// Connections beyond the limit that are told so; any more are closed unanswered.
+const REFUSING_MAX: usize = 256;
+
+/// How long the accept loop rests when the system has no descriptor left.
+const ACCEPT_REST: Duration = Duration::from_millis(20);
+
+/// Serves until `closing` turns true and every connection has ended, or `close_timeout` has passed since.
+pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, mut closing: watch::Receiver<bool>) {
+    let app = router(Arc::clone(&gateway));
+    let slots = Arc::new(Semaphore::new(gateway.options.connections_max));
+    let refusals = Arc::new(Semaphore::new(REFUSING_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_REST).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            () = closed(&mut closing) => break,
+        };
+        let (gateway, closing) = (Arc::clone(&gateway), closing.clone());
+        match (Arc::clone(&slots).try_acquire_owned(), Arc::clone(&refusals).try_acquire_owned()) {
+            (Ok(slot), _) => {
+                let app = app.clone();
+                connections.spawn(async move {
+                    gateway.metrics.gateway.connections.fetch_add(1, Ordering::Relaxed);
+                    connection(&gateway, stream, Some(app), closing).await;
+                    gateway.metrics.gateway.connections.fetch_sub(1, Ordering::Relaxed);
+                    drop(slot);
+                });
+            }
+            (Err(_), Ok(refusal)) => {
+                GatewayCounters::add(&gateway.metrics.gateway.connections_refused);
+                connections.spawn(async move {
+                    connection(&gateway, stream, None, closing).await;
+                    drop(refusal);
+                });
+            }
+            (Err(_), Err(_)) => GatewayCounters::add(&gateway.metrics.gateway.connections_refused),
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(gateway.options.close_timeout, all).await.is_err() {
+        tracing::warn!(connections = connections.len(), "closed with answers that did not leave in time");
+        connections.shutdown().await;
+    }
+}
+
+/// Waits for the end of the service (whose sender may be gone by then).
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// One connection; without an app, every request is told that there is no room.
+async fn connection(
+    gateway: &Arc<Gateway>,
+    stream: TcpStream,
+    app: Option<Router>,
+    mut closing: watch::Receiver<bool>,
+) {
+    // Answers are small and awaited.
+    let _ = stream.set_nodelay(true);
+    let options = &gateway.options;
+    let limit = options.connections_max;
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let app = app.clone();
+        async move {
+            Ok::<_, Infallible>(match app {
+                Some(mut app) => match app.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                },
+                None => {
+                    let full = Fault::GatewayFull { what: "connections", limit };
+                    let mut response = answer::fault(&full, None);
+                    let close = http::HeaderValue::from_static("close");
+                    response.headers_mut().insert(http::header::CONNECTION, close);
+                    response
+                }
+            })
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.head_time_max)
+        .max_buf_size(options.head_bytes_max.max(8_192))
+        .max_headers(options.headers_max)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // A connection that fails has nobody left to tell.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = closed(&mut closing) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What every handler shares: the pools by name, the limits, the figures.
+
+use super::json::shown;
+use super::metrics::{BandGauge, Metrics, PoolGauges};
+use super::options::Options;
+use super::problem::Fault;
+use super::ring::Ring;
+use crate::engine::PoolHandle;
+use crate::observer::Observer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_kernel::State;
+
+/// The pool of calls that name none, where there is more than one.
+const DEFAULT_POOL: &str = "default";
+
+/// A pool as the gateway knows it.
+#[derive(Debug)]
+pub struct PoolFace {
+    /// Its engine.
+    pub handle: PoolHandle,
+    /// Its observer.
+    pub observer: Observer,
+    /// Is a raw priority honoured?
+    pub trust_priority: bool,
+    /// Are its endpoints those of the settings, so that pushing them is refused?
+    pub configured: bool,
+    /// The name of its detector, as a metric label.
+    pub detector: String,
+    /// Its last durable steps.
+    pub ring: Arc<Ring>,
+}
+
+impl PoolFace {
+    /// A pool with an empty ring.
+    pub fn new(handle: PoolHandle, observer: Observer, options: &Options) -> Self {
+        PoolFace {
+            handle,
+            observer,
+            trust_priority: false,
+            configured: false,
+            detector: "utilization-detector".to_owned(),
+            ring: Arc::new(Ring::new(options.log_ring)),
+        }
+    }
+}
+
+/// The gateway of one process.
+#[derive(Debug)]
+pub struct Gateway {
+    pools: BTreeMap<String, PoolFace>,
+    /// Limits and times.
+    pub options: Options,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+    stopping: AtomicBool,
+}
+
+impl Gateway {
+    /// A gateway over these pools.
+    pub fn new(pools: Vec<PoolFace>, options: Options) -> Self {
+        let metrics = Arc::new(Metrics::new(&options.models));
+        let pools = pools.into_iter().map(|pool| (pool.handle.name().to_owned(), pool)).collect();
+        Gateway { pools, options, metrics, stopping: AtomicBool::new(false) }
+    }
+
+    /// The pool of that name; without one the only pool, else the one called `default`.
+    ///
+    /// # Errors
+    /// No such pool.
+    pub fn pool(&self, name: Option<&str>) -> Result<&PoolFace, Fault> {
+        let found = match name {
+            Some(name) => self.pools.get(name),
+            None if self.pools.len() == 1 => self.pools.values().next(),
+            None => self.pools.get(DEFAULT_POOL),
+        };
+        found.ok_or_else(|| {
+            let mut known: Vec<&str> = self.pools.keys().take(20).map(String::as_str).collect();
+            if self.pools.len() > known.len() {
+                known.push("…");
+            }
+            let name = shown(name.unwrap_or(DEFAULT_POOL).as_bytes());
+            Fault::NoPool { name, known: known.join(", ") }
+        })
+    }
+
+    /// Every pool, by name.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolFace> {
+        self.pools.values()
+    }
+
+    /// A stop has begun: no longer ready, whatever the pools say.
+    pub fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Has a stop begun?
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Every pool's gauges at this moment; a pool that does not answer shows what is known without it.
+    pub async fn gauges(&self) -> Vec<PoolGauges> {
+        let mut all = Vec::with_capacity(self.pools.len());
+        for pool in self.pools() {
+            let seen = pool.handle.peek(gauges).await.unwrap_or_default();
+            let status = pool.handle.status();
+            all.push(PoolGauges {
+                pool: pool.handle.name().to_owned(),
+                regime: status.regime,
+                ready: status.ready() && !self.is_stopping(),
+                log_writable: status.log_writable,
+                durable: status.durable,
+                detector: pool.detector.clone(),
+                ..seen
+            });
+        }
+        all
+    }
+}
+
+fn gauges(state: &State) -> PoolGauges {
+    let bands = state.bands().map(|band| BandGauge {
+        priority: band.priority,
+        requests: (band.requests, band.settings.max_requests),
+        bytes: (band.bytes, band.settings.max_bytes),
+        ceiling: band.ceiling,
+    });
+    let policy = state.policy();
+    PoolGauges {
+        saturation: state.saturation(),
+        endpoints: (u64::from(state.endpoint_count()), u64::from(state.stale_endpoints())),
+        in_flight: state.in_flight(),
+        bands: bands.collect(),
+        limits: (policy.max_requests, policy.max_bytes),
+        ..PoolGauges::default()
+    }
+}

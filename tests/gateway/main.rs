@@ -1,0 +1,10 @@
+//! The gateway over real engines and real sockets: every status and reason, bad input, races at the edge, the drain.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod admission;
+mod bad_input;
+mod ext_proc;
+mod harness;
+mod pools;
+mod refusal;
