@@ -23,8 +23,11 @@ fn damage_at_any_place_is_refused_or_loads() {
     from_text(DOCUMENT, []).unwrap();
     let (mut loaded, mut refused) = (0, 0);
     let places: Vec<usize> = DOCUMENT.char_indices().map(|(at, _)| at).collect();
-    for &at in &places {
-        for put in ["", "-", "{", "'", "\u{0}", "9999999999999999999999", "é", "*p", "\n", "~"] {
+    let damage = ["", "-", "{", "'", "\u{0}", "9999999999999999999999", "é", "*p", "\n", "~"];
+    for (number, &at) in places.iter().enumerate() {
+        // Each place takes three of the ten, and each three meets every kind of place.
+        for turn in 0..3 {
+            let put = damage[(number + turn * 7) % damage.len()];
             let text = format!("{}{put}{}", &DOCUMENT[..at], &DOCUMENT[at + 1..]);
             match from_text(&text, []) {
                 Ok(effective) => {
@@ -43,7 +46,7 @@ fn damage_at_any_place_is_refused_or_loads() {
             }
         }
     }
-    assert!(loaded > 100 && refused > 1_000, "{loaded} {refused}");
+    assert!(loaded > 100 && refused > 500, "{loaded} {refused}");
 }
 
 #[test]
