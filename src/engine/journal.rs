@@ -4,6 +4,7 @@ use super::inbox::Inbox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_kernel::Step;
+use weir_log::writer::{LogStatus, WriterHandle};
 
 /// Takes a pool's steps in order. What it took it keeps until it is durable, however long the log fails.
 pub(super) trait Journal: Send {
@@ -16,12 +17,19 @@ pub(super) struct Port {
     inbox: Arc<Inbox>,
     durable: AtomicU64,
     failing: AtomicBool,
+    lost: AtomicBool,
 }
 
 impl Port {
     /// `durable`: the last step that the log holds already.
     pub fn new(inbox: Arc<Inbox>, durable: u64) -> Arc<Self> {
-        Arc::new(Port { inbox, durable: AtomicU64::new(durable), failing: AtomicBool::new(false) })
+        let port = Port {
+            inbox,
+            durable: AtomicU64::new(durable),
+            failing: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+        };
+        Arc::new(port)
     }
 
     /// Every step up to this one is durable.
@@ -31,11 +39,16 @@ impl Port {
     }
 
     /// The log cannot be written, or can again.
-    #[allow(dead_code, reason = "memory never fails")]
     pub fn failing(&self, failing: bool) {
         if self.failing.swap(failing, Ordering::AcqRel) != failing {
             self.inbox.poke();
         }
+    }
+
+    /// A batch will never be in the log: nothing can follow it.
+    pub fn lost(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.inbox.poke();
     }
 
     /// The last durable step.
@@ -47,15 +60,42 @@ impl Port {
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire)
     }
+
+    /// Has a batch been lost?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
 }
 
-/// Keeps nothing: every batch is at once as durable as it will ever be.
-pub(super) struct InMemory(pub Arc<Port>);
+/// The log's writer, as one pool sees it.
+pub(super) struct Writing {
+    writer: Arc<WriterHandle>,
+    pool: Arc<str>,
+    port: Arc<Port>,
+}
 
-impl Journal for InMemory {
+impl Writing {
+    pub fn new(writer: Arc<WriterHandle>, pool: &str, port: Arc<Port>) -> Self {
+        let told = Arc::clone(&port);
+        writer.watch(move |status| told.failing(*status != LogStatus::Writable));
+        Writing { writer, pool: Arc::from(pool), port }
+    }
+}
+
+impl Journal for Writing {
     fn submit(&mut self, steps: Arc<[Step]>) {
-        if let Some(last) = steps.last() {
-            self.0.durable_through(last.seq);
+        let port = Arc::clone(&self.port);
+        let release =
+            Box::new(move |result: Result<weir_log::writer::Durable, weir_log::LogError>| match result {
+                Ok(durable) => port.durable_through(durable.last_seq),
+                Err(error) => {
+                    tracing::error!(%error, "a batch is not in the log and never will be");
+                    port.lost();
+                }
+            });
+        if let Err(error) = self.writer.submit(&self.pool, &steps, release) {
+            tracing::error!(pool = %self.pool, %error, "the log does not take a batch");
+            self.port.lost();
         }
     }
 }

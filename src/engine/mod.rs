@@ -12,6 +12,7 @@ mod inbox;
 mod journal;
 mod launch;
 mod pending;
+mod place;
 mod pool;
 mod release;
 mod service;

@@ -16,6 +16,8 @@ use weir_kernel::{Input, Micros, Regime, State, Step};
 
 /// Steps that are built while another batch is in flight; a batch is never much larger.
 const BATCH_MAX: usize = 1_024;
+/// Events in them, for the same bound in bytes when steps end many requests.
+const BATCH_EVENTS_MAX: usize = 16_384;
 /// Batches handed to the log and not yet durable.
 const FLIGHTS_MAX: usize = 2;
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
@@ -42,6 +44,7 @@ pub(super) struct Pool {
     pub(super) waiters: Waiters,
     /// Decided and not handed to the log yet.
     pub(super) building: Vec<Step>,
+    building_events: usize,
     /// What the steps of `building` answer.
     pub(super) answers: Vec<Release>,
     flights: VecDeque<Flight>,
@@ -88,6 +91,7 @@ impl Pool {
             journal,
             waiters: Waiters::default(),
             building: Vec::new(),
+            building_events: 0,
             answers: Vec::new(),
             flights: VecDeque::new(),
             drain_until: None,
@@ -122,6 +126,10 @@ impl Pool {
     fn work(&mut self) -> End {
         loop {
             self.land();
+            self.hand_over();
+            if self.port.is_lost() {
+                return End::Failed;
+            }
             if !self.collect() {
                 return End::Left;
             }
@@ -139,7 +147,6 @@ impl Pool {
             if self.may_build() {
                 self.pass_time();
             }
-            self.hand_over();
             if self.is_drained() {
                 return self.stop();
             }
@@ -151,6 +158,7 @@ impl Pool {
         let at = self.shared.clock.now().max(self.state.now());
         let step = (self.decide)(&mut self.state, at, input);
         let seq = step.seq;
+        self.building_events += step.events.len();
         self.building.push(step);
         seq
     }
@@ -195,7 +203,8 @@ impl Pool {
     }
 
     fn may_build(&self) -> bool {
-        !self.port.is_failing() && (self.flights.len() < FLIGHTS_MAX || self.building.len() < BATCH_MAX)
+        let room = self.building.len() < BATCH_MAX && self.building_events < BATCH_EVENTS_MAX;
+        !self.port.is_failing() && (self.flights.len() < FLIGHTS_MAX || room)
     }
 
     /// Waits for something to do and takes it out of the inbox. False if the thread shall leave.
@@ -293,6 +302,7 @@ impl Pool {
             return;
         }
         let steps: Arc<[Step]> = std::mem::take(&mut self.building).into();
+        self.building_events = 0;
         self.journal.submit(Arc::clone(&steps));
         let answers = std::mem::take(&mut self.answers);
         self.flights.push_back(Flight { steps, answers, regime: self.state.regime() });
@@ -348,6 +358,9 @@ impl Pool {
             }
             drop(lanes);
             self.land();
+            if self.port.is_lost() {
+                return End::Failed;
+            }
         }
     }
 

@@ -3,14 +3,20 @@
 use super::clock::Clock;
 use super::handle::PoolHandle;
 use super::inbox::Message;
-use super::journal::InMemory;
+use super::journal::Writing;
 use super::launch::{Launch, Running};
+use super::place::{Opened, open};
 use super::pool::End;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weir_kernel::{Micros, Policy, State};
+use weir_kernel::{Micros, Policy};
+use weir_log::LogError;
+use weir_log::memory::MemoryDisk;
+use weir_log::store::Frames;
+use weir_log::writer::{Durability, LogMetrics, LogStatus, WriterHandle};
 
 /// Arrivals of one pool that may wait for their first look, unless the options say otherwise.
 pub const INBOX_ARRIVALS_MAX: usize = 65_536;
@@ -24,6 +30,8 @@ pub struct EngineOptions {
     pub pools: BTreeMap<String, PoolOptions>,
     /// Where decisions are kept.
     pub place: Place,
+    /// When callers may hear of a decision.
+    pub durability: Durability,
     /// Given by tests; else one that starts after what is logged.
     pub clock: Option<Clock>,
     /// Arrivals of one pool that may wait for their first look ([`INBOX_ARRIVALS_MAX`]).
@@ -31,10 +39,10 @@ pub struct EngineOptions {
 }
 
 /// Where the log lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Place {
-    /// In memory: gone with the process.
-    Memory,
+    /// In memory: gone with the process (and never trimmed).
+    Memory(MemoryDisk),
     /// In this data directory.
     Directory(PathBuf),
 }
@@ -51,6 +59,9 @@ pub struct PoolOptions {
 /// Why the engine does not start, or did not stop in order.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// The log does not open, read or fold.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The operating system gave no thread.
     #[error("pool {pool}: no thread: {error}")]
     Thread {
@@ -79,6 +90,7 @@ pub struct Engine {
     pools: BTreeMap<String, PoolHandle>,
     threads: Vec<(String, JoinHandle<End>)>,
     clock: Clock,
+    writer: Arc<WriterHandle>,
 }
 
 impl Engine {
@@ -87,18 +99,27 @@ impl Engine {
     /// # Errors
     /// The log does not open or does not fold, or the system has no thread for a pool.
     pub fn open(options: EngineOptions) -> Result<Engine, EngineError> {
-        let clock = options.clock.unwrap_or_else(|| Clock::starting_after(Micros::ZERO));
-        let mut engine = Engine { pools: BTreeMap::new(), threads: Vec::new(), clock: clock.clone() };
+        let names: Vec<&str> = options.pools.keys().map(String::as_str).collect();
+        let Opened { writer, mut states, last_logged } = open(&options.place, options.durability, &names)?;
+        let clock = options.clock.unwrap_or_else(|| Clock::starting_after(last_logged));
+        let writer = Arc::new(writer);
+        let mut engine = Engine {
+            pools: BTreeMap::new(),
+            threads: Vec::new(),
+            clock: clock.clone(),
+            writer: Arc::clone(&writer),
+        };
         for (name, pool) in options.pools {
             let launch = Launch {
                 name: name.clone(),
-                state: State::new(),
+                state: states.remove(&name).unwrap_or_default(),
                 clock: clock.clone(),
                 options: pool,
                 inbox_arrivals_max: options.inbox_arrivals_max,
                 decide: weir_kernel::step,
             };
-            let Running { handle, thread } = launch.start(|port| Box::new(InMemory(port)))?;
+            let Running { handle, thread } =
+                launch.start(|port| Box::new(Writing::new(Arc::clone(&writer), &name, port)))?;
             engine.pools.insert(name.clone(), handle);
             engine.threads.push((name, thread));
         }
@@ -118,6 +139,21 @@ impl Engine {
     /// The clock of all pools.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Can the log be written?
+    pub fn log_status(&self) -> LogStatus {
+        self.writer.status()
+    }
+
+    /// What the log's writer has done so far.
+    pub fn log_metrics(&self) -> LogMetrics {
+        self.writer.metrics()
+    }
+
+    /// The log's durable batches of every pool, to read and to follow.
+    pub fn log_frames(&self) -> Arc<dyn Frames> {
+        self.writer.frames()
     }
 
     /// Begins the end: readiness turns false, new requests are refused as the service is stopping, queued ones are

@@ -5,6 +5,7 @@
 
 mod names;
 mod scrape;
+mod settings;
 mod table;
 mod text;
 mod watch;

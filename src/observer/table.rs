@@ -88,8 +88,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// What an earlier run left in the log.
-    pub fn restored(known: Vec<Known>, pushed: Option<Pushed>) -> Table {
+    /// What is left in the log (which forgets a pushed figure at each start).
+    pub fn restored(known: Vec<Known>) -> Table {
         let logged = known
             .into_iter()
             .map(|known| {
@@ -97,7 +97,7 @@ impl Table {
                 (slot, Logged { name, role, sample, stale, at: Micros::ZERO, full: FULL_ROUNDS })
             })
             .collect();
-        Table { logged, pushed, pushed_logged: pushed, ..Table::default() }
+        Table { logged, ..Table::default() }
     }
 
     /// Sets the whole of the pool's endpoints. Samples of those that stay are kept. A name twice counts once.

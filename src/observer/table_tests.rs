@@ -162,10 +162,11 @@ fn a_restart_goes_on_from_the_log() {
         sample: Some(Load { waiting: 2, running: 2, kv: 100 }),
         stale,
     };
-    let mut table = Driver(Table::restored(
-        vec![known(0, "gone", false), known(1, "kept", false), known(2, "silent", false)],
-        None,
-    ));
+    let mut table = Driver(Table::restored(vec![
+        known(0, "gone", false),
+        known(1, "kept", false),
+        known(2, "silent", false),
+    ]));
     table.want(&["kept", "silent", "new"]);
     table.sample(0, "kept", 3, 2, 100);
     assert_eq!(table.round(0), "-0 1:1,0,0 stale2 +new@3");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
-use weir_kernel::{Micros, Observation, Pushed, Role};
+use weir_kernel::{Micros, Observation, Pushed, Role, State};
 
 /// Lines about failing scrapes of one pool come at most this often.
 const TROUBLE_EVERY: Micros = Micros::from_secs(30);
@@ -123,16 +123,13 @@ struct Scraped {
 }
 
 impl Observer {
-    /// Begins to observe, from what an earlier run left in the log. Runs on the present Tokio runtime.
-    pub fn start(
-        pool: PoolHandle,
-        options: ObserverOptions,
-        known: Vec<Known>,
-        pushed: Option<Pushed>,
-    ) -> Observer {
+    /// Begins to observe, from what the log knows of the pool. Runs on the present Tokio runtime.
+    pub async fn start(pool: PoolHandle, options: ObserverOptions) -> Observer {
+        // A pool that cannot be looked at takes no observations either.
+        let known = pool.peek(known).await.unwrap_or_default();
         let inner = Inner {
             options,
-            table: Table::restored(known, pushed),
+            table: Table::restored(known),
             known: false,
             told: false,
             stats: BTreeMap::new(),
@@ -317,6 +314,18 @@ impl Inner {
         }
         targets
     }
+}
+
+/// What the log knows of a pool's endpoints.
+fn known(state: &State) -> Vec<Known> {
+    let known = state.endpoints().map(|endpoint| Known {
+        slot: endpoint.slot,
+        name: endpoint.name.to_owned(),
+        role: endpoint.role,
+        sample: endpoint.sample.map(|(waiting, running, kv)| Load { waiting, running, kv }),
+        stale: endpoint.stale,
+    });
+    known.collect()
 }
 
 /// Round after round, for ever.

@@ -53,22 +53,24 @@ impl World {
         });
         let engine = Engine::open(EngineOptions {
             pools: pools.collect(),
-            place: Place::Memory,
+            place: Place::Memory(weir_log::memory::MemoryDisk::new()),
+            durability: weir_log::writer::Durability::Group,
             clock: None,
             inbox_arrivals_max: INBOX_ARRIVALS_MAX,
         })
         .unwrap();
-        let faces = setups.iter().map(|(name, setup)| {
+        let mut faces = Vec::new();
+        for (name, setup) in &setups {
             let handle = engine.pool(name).unwrap().clone();
             let staleness = Micros::from_secs(3_600);
             let scrape = ScrapeOptions::default();
             let observing = ObserverOptions { feed: Feed::Pushed, scrape, staleness };
-            let observer = Observer::start(handle.clone(), observing, Vec::new(), None);
+            let observer = Observer::start(handle.clone(), observing).await;
             let mut face = PoolFace::new(handle, observer, &options);
             face.trust_priority = setup.trust_priority;
-            face
-        });
-        let gateway = Arc::new(Gateway::new(faces.collect(), options.clone()));
+            faces.push(face);
+        }
+        let gateway = Arc::new(Gateway::new(faces, options.clone()));
         weir::gateway::follow_all(&gateway);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();

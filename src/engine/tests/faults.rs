@@ -7,6 +7,8 @@ use crate::engine::{
     Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, Place, PoolOptions, Unavailable,
 };
 use weir_kernel::{Ended, Event, Input, Micros, Outcome, Policy, Reason, State, Step, Termination};
+use weir_log::memory::MemoryDisk;
+use weir_log::writer::Durability;
 
 /// While the log fails nothing is decided; the refused are counted, and all goes on by itself afterwards.
 #[test]
@@ -189,7 +191,8 @@ fn several_pools_stop_in_order_or_are_left() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let options = || EngineOptions {
         pools: ["a", "b"].map(|name| (name.to_owned(), PoolOptions::default())).into(),
-        place: Place::Memory,
+        place: Place::Memory(MemoryDisk::new()),
+        durability: Durability::Group,
         clock: None,
         inbox_arrivals_max: INBOX_ARRIVALS_MAX,
     };

@@ -1,6 +1,7 @@
 //! The pool's thread against a log that is at once durable, held back or failing.
 
 mod answers;
+mod durable;
 mod faults;
 mod races;
 mod rig;
