@@ -3,10 +3,12 @@
 //! It works on a stopped data directory, on segment files and exports, and on standard input. A *running* server's
 //! directory can be read as far as it is sealed; its hot window only the server itself can read.
 
+mod bound;
 mod library;
 mod logs;
 mod source;
 
+pub use bound::Bound;
 pub use library::{Library, Piece, Shelf};
 pub use logs::Logs;
 pub(crate) use source::open_front;
@@ -19,38 +21,6 @@ use crate::segment::{Damage, Fault, SegmentError};
 use source::{Source, Start};
 use std::collections::VecDeque;
 use weir_kernel::{Micros, Step};
-
-/// An end of a range.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bound {
-    /// As far as there is something.
-    #[default]
-    Open,
-    /// This sequence, included.
-    Seq(u64),
-    /// This time, included.
-    Time(Micros),
-}
-
-impl Bound {
-    /// As a lower bound: is this step before it?
-    fn excludes_before(self, seq: u64, at: Micros) -> bool {
-        match self {
-            Bound::Open => false,
-            Bound::Seq(first) => seq < first,
-            Bound::Time(first) => at < first,
-        }
-    }
-
-    /// As an upper bound: is this step after it?
-    fn excludes_after(self, seq: u64, at: Micros) -> bool {
-        match self {
-            Bound::Open => false,
-            Bound::Seq(last) => seq > last,
-            Bound::Time(last) => at > last,
-        }
-    }
-}
 
 /// Batches of one pool, in order and verified: sequence, time, hash, across all sources.
 pub struct LogReader {

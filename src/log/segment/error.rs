@@ -163,6 +163,9 @@ pub enum Fault {
         /// The batch's.
         found: String,
     },
+    /// The bytes decode, but are not what the value is encoded as.
+    #[error("the batch is not valid: {0}")]
+    Encoding(String),
     /// The events of a snapshot are not a state.
     #[error("the snapshot is not valid: {0}")]
     Snapshot(String),

@@ -1,0 +1,50 @@
+//! One logged step beside the same step derived again.
+
+use weir_kernel::Step;
+use weir_log::describe::{event_text, input_kind, input_text, show_time};
+
+/// The first place where they differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The step.
+    pub seq: u64,
+    /// Its time, for people.
+    pub time: String,
+    /// Its input, for people.
+    pub input: String,
+    /// Position of the event within the step, from 0.
+    pub event: usize,
+    /// What the log says; none if it says nothing at that position.
+    pub logged: Option<String>,
+    /// What follows from the input; none if nothing does at that position.
+    pub derived: Option<String>,
+}
+
+/// The first difference between a logged step and the step derived from the same input.
+///
+/// Values are compared; that the logged value is the stored bytes, and nothing else, is checked where it is decoded.
+pub fn difference(logged: &Step, derived: &Step) -> Difference {
+    let most = logged.events.len().max(derived.events.len());
+    let event = (0..most).find(|&at| logged.events.get(at) != derived.events.get(at));
+    let input = format!("{} {}", input_kind(&logged.input), input_text(&logged.input));
+    let at = |step: &Step, event: usize| step.events.get(event).map(event_text);
+    let place = event.unwrap_or(0);
+    let (mut left, mut right) = (at(logged, place), at(derived, place));
+    if event.is_none() {
+        // Only sequence or time differ.
+        left = Some(format!("step {} at {}", logged.seq, show_time(logged.at)));
+        right = Some(format!("step {} at {}", derived.seq, show_time(derived.at)));
+    } else if left == right {
+        // The text leaves something out that differs.
+        left = logged.events.get(place).map(|event| format!("{event:?}"));
+        right = derived.events.get(place).map(|event| format!("{event:?}"));
+    }
+    Difference {
+        seq: logged.seq,
+        time: show_time(logged.at),
+        input: input.trim_end().to_owned(),
+        event: place,
+        logged: left,
+        derived: right,
+    }
+}

@@ -1,0 +1,102 @@
+//! `weir-replay verify`: the logged inputs, at their logged times, must lead to the logged decisions.
+
+mod compare;
+mod decode;
+mod pool;
+
+use crate::report;
+use crate::source::Source;
+use std::process::ExitCode;
+use weir_log::reader::Bound;
+
+pub use compare::Difference;
+pub use pool::{PoolReport, Verdict};
+
+/// Arguments of `weir-replay verify`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each step is decided again from its input at its time; the decisions, encoded, must be the logged bytes, and the state
+that follows from the logged decisions must have the digest of the state that was derived. Steps that another version
+of the kernel decided (kernel_behaviour in the log) are only folded; --across tells what this version decides otherwise.
+A log whose beginning was trimmed is verified from its oldest usable snapshot on.
+
+Exit code: 0 everything verified; 1 a difference, damage (the batch is named), or nothing that can be read.
+
+Examples:
+  weir-replay verify --data ./data                     a stopped server's log, every pool
+  weir-replay verify --data ./data --pool chat --json  one pool, as a JSON object
+  weir-replay verify export.wlog                       an export
+  weir log export --data ./data -o - | weir-replay verify -
+  weir-replay verify --data ./data --from 2026-11-30T01:00 --to 2026-11-30T02:00")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+
+    /// Only this pool.
+    #[arg(long)]
+    pool: Option<String>,
+
+    /// Compare from this sequence or time on; what comes before is folded to get the state.
+    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
+    from: Bound,
+
+    /// Stop after this sequence or time.
+    #[arg(long, value_name = "SEQ|TIME")]
+    to: Option<Bound>,
+
+    /// One JSON object on standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// Decide steps of other kernel behaviours as well, each from the logged state before it, and list the differences.
+    #[arg(long)]
+    across: bool,
+}
+
+/// What is asked of each pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Compare from here on.
+    pub from: Bound,
+    /// Up to here.
+    pub to: Bound,
+    /// Steps of other behaviours too.
+    pub across: bool,
+}
+
+/// Runs `weir-replay verify`.
+pub fn run(args: &Args) -> ExitCode {
+    let opened = match args.source.open() {
+        Ok(opened) => opened,
+        Err(error) => return report::refused(&error, args.json),
+    };
+    for note in &opened.notes {
+        eprintln!("note: {note}");
+    }
+    let mut pools = opened.logs.pools();
+    pools.retain(|pool| args.pool.as_ref().is_none_or(|only| only == pool));
+    if pools.is_empty() {
+        let what = args.pool.as_ref().map_or("no pool".to_owned(), |pool| format!("no pool {pool:?}"));
+        return report::nothing(&what, args.json);
+    }
+    let wanted = Wanted { from: args.from, to: args.to.unwrap_or_default(), across: args.across };
+    let mut reports = Vec::new();
+    for pool in pools {
+        let found = pool::verify(&opened.logs, &pool, wanted);
+        if !args.json {
+            report::print(&found);
+        }
+        reports.push(found);
+    }
+    if args.json {
+        report::print_json(&reports);
+    }
+    if reports.iter().all(|found| matches!(found.verdict, Verdict::Verified)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests;
