@@ -20,6 +20,12 @@ struct Opened {
     file: File,
 }
 
+impl Drop for Generation {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// What a generation holds of one pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
