@@ -8,6 +8,7 @@ use crate::load::{DEFAULT_POOL, resolve};
 use crate::node::{Node, Origin};
 use crate::plugins::{fairness_name, ordering_name, parameters_of};
 use crate::report::{Mistakes, Report};
+use crate::scalar::Scalar;
 use crate::section::{Reading, Row};
 use crate::tables::PLUGIN_TYPES;
 use serde_json::{Map, Value as Json, json};
@@ -234,12 +235,10 @@ fn plugin(input: &Json) -> Result<Json, Mistakes> {
     if !reading.report.mistakes.is_empty() || plugin.is_none() {
         return Err(Mistakes { file: None, list: reading.report.mistakes });
     }
-    let value = |row: &Row| {
-        if row.unit == "us" && !row.path.ends_with("Seconds") {
-            Json::String(row.value.to_string())
-        } else {
-            row.value.to_json()
-        }
+    let value = |row: &Row| match row.value {
+        Scalar::Span(span) if row.path.ends_with("Seconds") => (span.0 as f64 / 1e6).into(),
+        Scalar::Span(_) => Json::String(row.value.to_string()),
+        _ => row.value.to_json(),
     };
     let name = |row: &Row| row.path.trim_start_matches("parameters.").to_owned();
     Ok(Json::Object(reading.rows.iter().map(|row| (name(row), value(row))).collect()))

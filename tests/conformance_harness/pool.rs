@@ -1,22 +1,26 @@
 //! The pool as vectors describe it, as loads for the detectors and as changes for the kernel.
 
-use super::engine::Engine;
+use super::engine::{Engine, at};
 use super::settings::ratio;
 use super::vector::list;
 use serde_json::Value;
 use weir_kernel::saturation::{EndpointLoad, Sample, saturation};
-use weir_kernel::{Detector, EndpointChange, Micros, Pushed, Ratio, Role};
+use weir_kernel::{Detector, EndpointChange, Micros, Pushed, Ratio, Role, Slot};
 
 /// One endpoint of a vector.
 pub struct Listed {
     pub id: Option<String>,
     pub load: EndpointLoad,
+    /// When its metrics were scraped; none = always now.
+    pub scraped_ms: Option<i64>,
 }
 
 /// The endpoints of an entry: a count of plain ones, or a list in which null is nobody.
 pub fn endpoints(detector: &Detector, value: &Value, now_ms: i64) -> Vec<Listed> {
     if let Some(count) = value.as_u64() {
-        return (0..count).map(|_| Listed { id: None, load: EndpointLoad::default() }).collect();
+        return (0..count)
+            .map(|_| Listed { id: None, load: EndpointLoad::default(), scraped_ms: None })
+            .collect();
     }
     list(value)
         .iter()
@@ -34,11 +38,9 @@ fn listed(detector: &Detector, endpoint: &Value, now_ms: i64) -> Listed {
         // Ten-thousandths from millionths.
         kv: u32::try_from((ratio(&endpoint["kv_usage"], Ratio::ZERO).0 + 50) / 100).unwrap_or(0),
     });
-    let age_ms = now_ms.saturating_sub(endpoint["metrics_at_ms"].as_i64().unwrap_or(now_ms));
-    let limit = match detector {
-        Detector::Utilization { staleness, .. } => *staleness,
-        Detector::Concurrency { .. } | Detector::Pushed => Micros::MAX,
-    };
+    let scraped_ms = endpoint["metrics_at_ms"].as_i64();
+    let age_ms = now_ms.saturating_sub(scraped_ms.unwrap_or(now_ms));
+    let limit = staleness(detector);
     let id = endpoint["id"].as_str().map(str::to_owned);
     // Load is kept by identity: an endpoint without one counts as idle.
     let held = |name: &str| if id.is_some() { count(name) } else { 0 };
@@ -50,7 +52,14 @@ fn listed(detector: &Detector, endpoint: &Value, now_ms: i64) -> Listed {
         tokens: held("inflight_tokens"),
         ..EndpointLoad::default()
     };
-    Listed { id, load }
+    Listed { id, load, scraped_ms }
+}
+
+fn staleness(detector: &Detector) -> Micros {
+    match detector {
+        Detector::Utilization { staleness, .. } => *staleness,
+        Detector::Concurrency { .. } | Detector::Pushed => Micros::MAX,
+    }
 }
 
 /// What the kernel is told to use: metrics are read by itself, everything else is a figure that is pushed.
@@ -58,16 +67,21 @@ pub fn detector_at_run_time(detector: &Detector) -> Detector {
     if detector.reads_metrics() { detector.clone() } else { Detector::Pushed }
 }
 
-/// One round that replaces the pool by this entry, and the figure that goes with it.
-pub fn changes(
-    detector: &Detector,
-    entry: &Value,
-    now_ms: i64,
-    engine: &mut Engine,
-) -> Result<(Vec<EndpointChange>, Pushed), String> {
+/// One round that replaces the pool.
+#[derive(Default)]
+pub struct Round {
+    pub changes: Vec<EndpointChange>,
+    /// A figure that was computed elsewhere.
+    pub pushed: Pushed,
+    /// When metrics that are fresh now become too old, for the endpoints whose age the vector gives.
+    pub stale_at: Vec<(Micros, Slot)>,
+}
+
+/// The round that makes the pool what this entry says.
+pub fn round(detector: &Detector, entry: &Value, now_ms: i64, engine: &mut Engine) -> Round {
     let endpoints = endpoints(detector, &entry["endpoints"], now_ms);
-    let mut changes = engine.everyone_leaves();
-    for (index, Listed { id, load }) in endpoints.iter().enumerate() {
+    let (mut changes, mut stale_at) = (engine.everyone_leaves(), Vec::new());
+    for (index, Listed { id, load, scraped_ms }) in endpoints.iter().enumerate() {
         let slot = engine.new_slot();
         let name = id.clone().unwrap_or_else(|| format!("endpoint-{index}"));
         changes.push(EndpointChange::Joined { slot, name, role: load.role });
@@ -75,8 +89,12 @@ pub fn changes(
         let signed = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let (waiting, running, kv) = (signed(sample.waiting), signed(sample.running), signed(sample.kv));
         changes.push(EndpointChange::Sampled { slot, waiting, running, kv });
-        if !load.fresh {
-            changes.push(EndpointChange::Stale { slot });
+        match (load.fresh, scraped_ms) {
+            (false, _) => changes.push(EndpointChange::Stale { slot }),
+            // Exactly at the limit is still fresh.
+            (true, Some(ms)) => stale_at.push((at(*ms) + staleness(detector) + Micros(1), slot)),
+            // Metrics without an age are always of now.
+            (true, None) => {}
         }
     }
     let scripted = &entry["saturation"];
@@ -100,5 +118,5 @@ pub fn changes(
         Detector::Pushed if scripted.is_number() => Pushed::Pool(ratio(scripted, Ratio::ONE)),
         Detector::Pushed => Pushed::Clear,
     };
-    Ok((changes, pushed))
+    Round { changes, pushed, stale_at }
 }

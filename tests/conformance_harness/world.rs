@@ -10,7 +10,9 @@ use super::vector::{Step, list, priority, text, whole};
 use super::{headers, pool, settings};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_kernel::{Arrival, Cause, Input, Micros, ObjectivesChange, Policy, RequestId};
+use weir_kernel::{
+    Arrival, Cause, EndpointChange, Input, Micros, ObjectivesChange, Policy, Pushed, RequestId, Slot,
+};
 
 /// The operations that this module knows.
 pub const OPS: [&str; 12] = [
@@ -38,6 +40,8 @@ pub struct World {
     desired: BTreeSet<i32>,
     /// The pool entry in force.
     pool: Option<Value>,
+    /// When the metrics of endpoints become too old.
+    stale_at: Vec<(Micros, Slot)>,
     /// Pool entries count only where something is admitted: a lease is a queued request, and stays one.
     sees_pool: bool,
 }
@@ -60,6 +64,7 @@ impl World {
             leased: BTreeMap::new(),
             desired: BTreeSet::new(),
             pool: None,
+            stale_at: Vec::new(),
             sees_pool: has("admit") || !has("lease"),
         })
     }
@@ -67,13 +72,14 @@ impl World {
     /// Runs one operation.
     pub fn run(&mut self, step: &Step, results: &mut Results) -> Result<(), String> {
         let (now, fields) = (at(step.at_ms), &step.fields);
+        self.age(now)?;
         let result = match step.op.as_str() {
             "pool" => {
                 self.pool = Some(fields.clone());
                 if self.sees_pool {
-                    let (changes, pushed) =
-                        pool::changes(&self.policy.detector, fields, step.at_ms, &mut self.engine)?;
-                    self.engine.look(now, changes, pushed)?;
+                    let round = pool::round(&self.policy.detector, fields, step.at_ms, &mut self.engine);
+                    self.engine.look(now, round.changes, round.pushed)?;
+                    self.stale_at = round.stale_at;
                 }
                 None
             }
@@ -127,6 +133,16 @@ impl World {
         };
         if let (Some(name), Some(result)) = (&step.name, result) {
             results.named.insert(name.clone(), result);
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel of metrics that have become too old by now, as the observer would have.
+    fn age(&mut self, now: Micros) -> Result<(), String> {
+        self.stale_at.sort();
+        while let Some((due, slot)) = self.stale_at.first().copied().filter(|(due, _)| *due <= now) {
+            self.engine.look(due, vec![EndpointChange::Stale { slot }], Pushed::Keep)?;
+            self.stale_at.remove(0);
         }
         Ok(())
     }
@@ -204,8 +220,8 @@ impl World {
         let mut engine = Engine::new(policy, now)?;
         if let Some(entry) = &self.pool {
             let ms = vector_us(now) / 1_000;
-            let (changes, pushed) = pool::changes(&self.policy.detector, entry, ms, &mut engine)?;
-            engine.look(now, changes, pushed)?;
+            let round = pool::round(&self.policy.detector, entry, ms, &mut engine);
+            engine.look(now, round.changes, round.pushed)?;
         }
         let wanted = Some(priority(fields, "priority")?);
         let arrival = Arrival { priority: wanted, received_at: now, ..Arrival::default() };
