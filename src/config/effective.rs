@@ -38,6 +38,8 @@ pub struct Settings {
     pub objectives: BTreeMap<String, i32>,
     /// Also expose the metrics under their llm-d names.
     pub metrics_compat_llm_d: bool,
+    /// Models that keep a metric label of their own whatever else comes.
+    pub metrics_models: Vec<String>,
     /// How long queued requests are served after a stop; zero ends them at once.
     pub drain_timeout: Micros,
 }
@@ -53,14 +55,14 @@ pub struct LogSettings {
     pub interval: Micros,
     /// The cache of the hot window, in bytes.
     pub cache_bytes: u64,
-    /// The size of the hot window at which older batches are sealed, in bytes.
+    /// The size of a database of the hot window at which the next one is begun, in bytes.
     pub rotate_bytes: u64,
     /// The oldest that is kept; zero = no bound.
     pub retention_age: Micros,
-    /// The most bytes kept per pool; 0 = no bound.
+    /// The most bytes that the whole log may take; 0 = no bound.
     pub retention_bytes: u64,
-    /// Steps between snapshots.
-    pub snapshot_every: u64,
+    /// How often sealing, snapshots and retention are looked after.
+    pub upkeep_interval: Micros,
 }
 
 /// When a decision may be heard.
@@ -77,8 +79,20 @@ pub enum Durability {
 pub struct GatewaySettings {
     /// The largest body of a call, in bytes.
     pub max_body_bytes: u64,
-    /// Calls that may be open at once.
+    /// The longest that a body may take to come.
+    pub body_timeout: Micros,
+    /// The largest head of a call (request line and headers), in bytes.
+    pub max_head_bytes: u64,
+    /// The most headers of a call.
+    pub max_headers: u64,
+    /// The longest that a head may take to come.
+    pub head_timeout: Micros,
+    /// Connections that may be open at once, each of which may hold one request.
     pub max_in_flight: u64,
+    /// How long answers may take to leave once all is decided at a stop.
+    pub close_timeout: Micros,
+    /// Steps kept in memory per pool for a look at the newest.
+    pub recent_steps: u64,
 }
 
 /// One pool.
@@ -86,8 +100,8 @@ pub struct GatewaySettings {
 pub struct PoolSettings {
     /// What decides, ready for the log.
     pub policy: Policy,
-    /// The endpoints of the file; without any they are pushed.
-    pub endpoints: Vec<EndpointSettings>,
+    /// The endpoints of the file, an empty list too; `None`: they are pushed, and nothing is known of the pool until then.
+    pub endpoints: Option<Vec<EndpointSettings>>,
     /// How their metrics are read.
     pub scrape: ScrapeSettings,
     /// Is a raw numeric priority of the caller honoured?

@@ -117,7 +117,8 @@ fn gate_off(reading: &mut Reading, section: &Section<'_>, mistakes: usize, rows:
     !set.is_empty()
 }
 
-fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Vec<EndpointSettings> {
+fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Option<Vec<EndpointSettings>> {
+    own.node("endpoints")?;
     let mut endpoints: Vec<EndpointSettings> = Vec::new();
     let mut names: BTreeMap<String, Origin> = BTreeMap::new();
     for entry in own.list(reading, "endpoints") {
@@ -138,7 +139,7 @@ fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Vec<EndpointSettings> 
         names.insert(name.clone(), place);
         endpoints.push(EndpointSettings { name, url, role });
     }
-    endpoints
+    Some(endpoints)
 }
 
 fn scrape(reading: &mut Reading, own: &Section<'_>) -> ScrapeSettings {

@@ -2,7 +2,7 @@
 
 use crate::effective::{Durability, GatewaySettings, LogSettings, Settings};
 use crate::node::Value;
-use crate::scalar::{Scalar, read as read_scalar};
+use crate::scalar::{Scalar, is_label, read as read_scalar};
 use crate::section::{Reading, Section};
 use crate::table::Kind;
 use std::collections::BTreeMap;
@@ -14,14 +14,11 @@ use weir_kernel::Policy;
 pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
     let listen = listen(reading, weir);
     let log = log(reading, weir);
-    let gateway = weir.section(reading, "gateway");
-    let gateway = GatewaySettings {
-        max_body_bytes: gateway.amount(reading, "maxBodyBytes"),
-        max_in_flight: gateway.amount(reading, "maxInFlight"),
-    };
+    let gateway = gateway(reading, weir);
     let objectives = objectives(reading, weir);
     let metrics = weir.section(reading, "metrics");
     let metrics_compat_llm_d = metrics.text(reading, "compat").as_deref() == Some("llm-d");
+    let metrics_models = models(reading, &metrics);
     let drain_timeout = weir.span(reading, "drainTimeout");
     let base = Policy {
         lease_timeout: weir.span(reading, "leaseTimeout"),
@@ -31,8 +28,11 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
         max_dynamic_bands: small(weir.amount(reading, "maxDynamicBands")),
         ..Policy::default()
     };
-    (Settings { listen, log, gateway, objectives, metrics_compat_llm_d, drain_timeout }, base)
+    (Settings { listen, log, gateway, objectives, metrics_compat_llm_d, metrics_models, drain_timeout }, base)
 }
+
+/// The smallest bound on the size of the log that can be held.
+const RETENTION_BYTES_MIN: u64 = 16 << 20;
 
 /// Bounded by its table.
 fn small(amount: u64) -> u32 {
@@ -47,6 +47,34 @@ fn listen(reading: &mut Reading, weir: &Section<'_>) -> SocketAddr {
         reading.report.warn(&weir.at("listen"), text);
     }
     address
+}
+
+fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
+    let section = weir.section(reading, "gateway");
+    GatewaySettings {
+        max_body_bytes: section.amount(reading, "maxBodyBytes"),
+        body_timeout: section.span(reading, "bodyTimeout"),
+        max_head_bytes: section.amount(reading, "maxHeadBytes"),
+        max_headers: section.amount(reading, "maxHeaders"),
+        head_timeout: section.span(reading, "headTimeout"),
+        max_in_flight: section.amount(reading, "maxInFlight"),
+        close_timeout: section.span(reading, "closeTimeout"),
+        recent_steps: section.amount(reading, "recentSteps"),
+    }
+}
+
+fn models(reading: &mut Reading, metrics: &Section<'_>) -> Vec<String> {
+    let mut models = Vec::new();
+    for (at, (text, node)) in metrics.texts(reading, "models").into_iter().enumerate() {
+        let path = format!("{}[{at}]", metrics.at("models"));
+        if !is_label(text) {
+            reading.report.value(&path, &node.origin, node.shown(), Kind::Text.words());
+            continue;
+        }
+        reading.row(&path, Scalar::Text(text.to_owned()), "", &node.origin, "");
+        models.push(text.to_owned());
+    }
+    models
 }
 
 fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
@@ -68,16 +96,21 @@ fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
         (Durability::Group, None) => {}
     }
     let cache_bytes = section.amount(reading, "cacheBytes");
-    let rotate_bytes = section.amount(reading, "rotateBytes");
+    let mut rotate_bytes = section.amount(reading, "rotateBytes");
     let retention = section.section(reading, "retention");
     let retention_age = retention.span(reading, "age");
     let retention_bytes = retention.amount(reading, "size");
-    if retention_bytes > 0 && retention_bytes < rotate_bytes {
-        retention.refuse(
-            reading,
-            "size",
-            format!("at least rotateBytes, which is {rotate_bytes}, or 0 for no bound"),
-        );
+    if (1..RETENTION_BYTES_MIN).contains(&retention_bytes) {
+        retention.refuse(reading, "size", "0 for no bound, or at least 16Mi");
+    }
+    if retention_bytes > 0 && rotate_bytes > retention_bytes / 8 {
+        rotate_bytes = retention_bytes / 8;
+        let path = section.at("rotateBytes");
+        let note = format!("an eighth of {}", retention.at("size"));
+        if section.node("rotateBytes").is_some() {
+            reading.report.warn(&path, format!("is lowered to {rotate_bytes}, {note}"));
+        }
+        reading.change_row(&path, Scalar::Amount(rotate_bytes), &note);
     }
     LogSettings {
         dir,
@@ -87,7 +120,7 @@ fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
         rotate_bytes,
         retention_age,
         retention_bytes,
-        snapshot_every: section.amount(reading, "snapshotEvery"),
+        upkeep_interval: section.span(reading, "upkeepInterval"),
     }
 }
 

@@ -12,26 +12,26 @@ use weir_kernel::{Detector, Micros};
 const STALENESS: Micros = Micros::from_millis(200);
 
 impl ObserverOptions {
-    /// As the settings say: their endpoints, or a pushed feed where they list none.
+    /// As the settings say: their endpoints, or a pushed feed where they name no list at all.
     pub fn from_settings(settings: &PoolSettings) -> ObserverOptions {
-        let specs: Vec<Spec> = settings
-            .endpoints
-            .iter()
-            .map(|endpoint| Spec {
-                name: endpoint.name.clone(),
-                role: endpoint.role,
-                metrics_url: Some(format!("{}/metrics", endpoint.url)),
-            })
-            .collect();
+        let feed = match &settings.endpoints {
+            None => Feed::Pushed,
+            Some(listed) => Feed::Configured(
+                listed
+                    .iter()
+                    .map(|endpoint| Spec {
+                        name: endpoint.name.clone(),
+                        role: endpoint.role,
+                        metrics_url: Some(format!("{}/metrics", endpoint.url)),
+                    })
+                    .collect(),
+            ),
+        };
         let staleness = match settings.policy.detector {
             Detector::Utilization { staleness, .. } => staleness,
             Detector::Concurrency { .. } | Detector::Pushed => STALENESS,
         };
-        ObserverOptions {
-            feed: if specs.is_empty() { Feed::Pushed } else { Feed::Configured(specs) },
-            scrape: ScrapeOptions::from_settings(&settings.scrape),
-            staleness,
-        }
+        ObserverOptions { feed, scrape: ScrapeOptions::from_settings(&settings.scrape), staleness }
     }
 }
 
@@ -79,6 +79,7 @@ pools:
     endpoints: [{name: e1, url: 'http://10.0.0.1:8000', role: prefill}]
     scrape: {interval: 75ms, preset: sglang, names: {waiting: my_waiting}}
   q: {}
+  r: {endpoints: []}
 ";
         let effective = weir_config::from_text(text, []).unwrap();
         let options = ObserverOptions::from_settings(&effective.pools["p"]);
@@ -89,5 +90,7 @@ pools:
         assert_eq!(options.scrape.names.kv, ["sglang:token_usage"]);
         assert_eq!(options.staleness, Micros::from_millis(200));
         assert_eq!(ObserverOptions::from_settings(&effective.pools["q"]).feed, Feed::Pushed);
+        let none = ObserverOptions::from_settings(&effective.pools["r"]).feed;
+        assert_eq!(none, Feed::Configured(Vec::new()), "an empty list is known to be empty");
     }
 }

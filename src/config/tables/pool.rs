@@ -12,7 +12,8 @@ pub static POOL: Table = Table {
             "endpoints",
             Kind::List(&ENDPOINT),
             "none: they are pushed",
-            "The model servers. Without any, endpoints come by `PUT /v1/pools/{pool}/endpoints`.",
+            "The model servers. Where this is absent they come by `PUT /v1/pools/{pool}/endpoints`, and nothing is known of the \
+             pool until then; an empty list is known to be empty.",
         ),
         Setting::open(
             "scrape",

@@ -87,15 +87,16 @@ static LOG: Table = Table {
         Setting::new(
             "rotateBytes",
             Kind::Bytes { min: 1 << 20, max: 1 << 40 },
-            "256Mi",
-            "The size of the hot window at which older batches are sealed into a segment.",
+            "64Mi",
+            "The size of a database of the hot window at which the next one is begun, and it is sealed into segments; at most \
+             an eighth of `retention.size`.",
         ),
         Setting::open("retention", Kind::Section(&RETENTION), "defaults", "How much of the log is kept."),
         Setting::new(
-            "snapshotEvery",
-            Kind::Count { min: 1_000, max: u64::MAX },
-            "200k",
-            "Steps between snapshots, which bound the time of recovery.",
+            "upkeepInterval",
+            Kind::Duration { min: Micros::from_millis(100) },
+            "10s",
+            "How often sealing, snapshots and retention are looked after.",
         ),
     ],
 };
@@ -113,7 +114,7 @@ static RETENTION: Table = Table {
             "size",
             Kind::Bytes { min: 0, max: u64::MAX },
             "10Gi",
-            "The most bytes that are kept per pool; 0 = no bound.",
+            "The most bytes that the whole log may take; 0 = no bound, else at least 16Mi.",
         ),
     ],
 };
@@ -128,20 +129,59 @@ static GATEWAY: Table = Table {
             "The largest body of a call; a larger one gets 413.",
         ),
         Setting::new(
+            "bodyTimeout",
+            Kind::Duration { min: Micros(1) },
+            "30s",
+            "The longest that a body may take to come.",
+        ),
+        Setting::new(
+            "maxHeadBytes",
+            Kind::Bytes { min: 8_192, max: 1 << 24 },
+            "64Ki",
+            "The largest head of a call: its request line and headers.",
+        ),
+        Setting::new("maxHeaders", Kind::Count { min: 16, max: 1_024 }, "128", "The most headers of a call."),
+        Setting::new(
+            "headTimeout",
+            Kind::Duration { min: Micros(1) },
+            "10s",
+            "The longest that a head may take to come.",
+        ),
+        Setting::new(
             "maxInFlight",
             Kind::Count { min: 1, max: 1 << 20 },
             "16384",
-            "Calls that may be open at once; one more gets 503.",
+            "Connections that may be open at once, each of which may hold one request.",
+        ),
+        Setting::new(
+            "closeTimeout",
+            Kind::Duration { min: Micros(1) },
+            "5s",
+            "How long answers may take to leave once all is decided at a stop.",
+        ),
+        Setting::new(
+            "recentSteps",
+            Kind::Count { min: 16, max: 1 << 20 },
+            "4096",
+            "Steps that are kept in memory per pool, for a look at the newest.",
         ),
     ],
 };
 
 static METRICS: Table = Table {
     doc: "What `/metrics` shows.",
-    settings: &[Setting::new(
-        "compat",
-        Kind::Choice(&["none", "llm-d"]),
-        "none",
-        "`llm-d`: every metric also under its llm-d name.",
-    )],
+    settings: &[
+        Setting::new(
+            "compat",
+            Kind::Choice(&["none", "llm-d"]),
+            "none",
+            "`llm-d`: every metric also under its llm-d name.",
+        ),
+        Setting::open(
+            "models",
+            Kind::Texts,
+            "none",
+            "Models that keep a metric label of their own whatever else comes.",
+        ),
+    ],
 };

@@ -290,15 +290,22 @@ pools:
     assert!(matches!(default.policy.detector, Detector::Utilization { queue_depth: 5, .. }));
     assert_eq!(big.policy.lease_timeout, Micros::from_secs(60));
     assert_eq!(default.policy.idempotency_keys, 1_000);
-    assert_eq!(big.endpoints[0].url, "http://10.0.0.1:8000");
-    assert_eq!((big.endpoints[0].role, big.endpoints[1].role), (Role::Prefill, Role::Decode));
+    let endpoints = big.endpoints.as_ref().unwrap();
+    assert_eq!(endpoints[0].url, "http://10.0.0.1:8000");
+    assert_eq!((endpoints[0].role, endpoints[1].role), (Role::Prefill, Role::Decode));
+    assert!(default.endpoints.is_none(), "those of default are pushed");
+    assert_eq!(
+        good("pools: {p: {endpoints: []}}").pools["p"].endpoints,
+        Some(Vec::new()),
+        "none, and known to be none"
+    );
     assert_eq!(big.scrape.waiting.as_deref(), Some("my_waiting"));
 }
 
 #[test]
 fn settings_without_effect_are_said() {
     let effective = good(
-        "weir: {listen: '0.0.0.0:80', log: {interval: 1s}}
+        "weir: {listen: '0.0.0.0:80', log: {interval: 1s, rotateBytes: 64Mi, retention: {size: 80Mi}}}
 plugins: [{name: spare, type: edf-ordering-policy}, {type: program-aware-fairness, parameters: {evictionSweepSeconds: 9}}]
 flowControl: {defaultPriorityBand: {priority: 4}, saturationDetector: {pluginRef: concurrency-detector}}
 pools: {default: {controller: {expiryCleanupInterval: 2s, maxRevocationsPerDecision: 3}, regime: {blindAfter: 1s}}}
@@ -307,6 +314,7 @@ pools: {default: {controller: {expiryCleanupInterval: 2s, maxRevocationsPerDecis
     for (path, words) in [
         ("weir.listen", "beyond loopback"),
         ("weir.log.interval", "no effect under durability: group"),
+        ("weir.log.rotateBytes", "is lowered to 10485760, an eighth of weir.log.retention.size"),
         ("plugins[0]", "nothing refers to the plugin \"spare\""),
         ("plugins[1].parameters.evictionSweepSeconds", "no effect"),
         ("flowControl.defaultPriorityBand.priority", "no effect in a template"),

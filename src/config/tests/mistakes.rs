@@ -315,7 +315,7 @@ fn shapes_and_names_are_checked() {
         ),
         (
             "weir: {log: {retention: {size: 1Mi}}}\n",
-            "line 1: weir.log.retention.size: found \"1Mi\", allowed: at least rotateBytes",
+            "line 1: weir.log.retention.size: found \"1Mi\", allowed: 0 for no bound, or at least 16Mi",
         ),
         ("weir: {auth: {}}\n", "line 1: weir.auth: unknown key; known here: listen"),
         ("pools: {'../x': {}}\n", "line 1: pools.../x: found the name \"../x\""),
