@@ -12,7 +12,7 @@ use crate::section::{Reading, Section};
 use crate::tables::POOL;
 use crate::{flow, format_duration};
 use std::collections::BTreeMap;
-use weir_kernel::{Micros, Policy, Role};
+use weir_kernel::{Detector, Micros, Policy, Role};
 
 /// Where a pool's parts stand: its own section, and for `default` llm-d's keys at the top.
 #[derive(Clone, Debug)]
@@ -52,6 +52,7 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     registry(reading, &own, &mut policy);
     let controller = controller(reading, &own, &section, flow.enable_eviction);
     staleness_against_scrape(reading, &own, &flow.detector_name, &policy, &scrape);
+    unseen_ends(reading, &section, &policy);
     PoolSettings {
         policy,
         endpoints,
@@ -278,4 +279,13 @@ fn staleness_against_scrape(
         format_duration(staleness)
     );
     reading.report.warn(&own.at("scrape.interval"), text);
+}
+
+/// A face that cannot see the end of a request ends its lease at once, and the concurrency detector counts leases.
+fn unseen_ends(reading: &mut Reading, flow: &Section<'_>, policy: &Policy) {
+    if let Detector::Concurrency { .. } = policy.detector {
+        let text = "the concurrency detector does not see what comes by POST /ext-proc: that face cannot see the end of a \
+                    request, so its lease ends in the step that dispatches it";
+        reading.report.warn(&flow.at("saturationDetector"), text);
+    }
 }
