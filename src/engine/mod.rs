@@ -10,6 +10,7 @@ mod handle;
 mod ids;
 mod inbox;
 mod journal;
+mod keeping;
 mod launch;
 mod pending;
 mod place;
@@ -23,7 +24,8 @@ pub use decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unava
 pub use handle::{Answer, PoolHandle, PoolStatus};
 pub use ids::{ExternalId, IdError};
 pub use pending::Pending;
-pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, Place, PoolOptions};
+pub use place::{LogOptions, Place};
+pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, PoolOptions};
 
 #[cfg(test)]
 mod tests;

@@ -4,19 +4,18 @@ use super::clock::Clock;
 use super::handle::PoolHandle;
 use super::inbox::Message;
 use super::journal::Writing;
+use super::keeping::KeepingThread;
 use super::launch::{Launch, Running};
-use super::place::{Opened, open};
+use super::place::{LogOptions, Opened, Place, open};
 use super::pool::End;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_kernel::{Micros, Policy};
-use weir_log::LogError;
-use weir_log::memory::MemoryDisk;
 use weir_log::store::Frames;
-use weir_log::writer::{Durability, LogMetrics, LogStatus, WriterHandle};
+use weir_log::writer::{LogMetrics, LogStatus, WriterHandle};
+use weir_log::{LogError, SegmentError};
 
 /// Arrivals of one pool that may wait for their first look, unless the options say otherwise.
 pub const INBOX_ARRIVALS_MAX: usize = 65_536;
@@ -30,21 +29,12 @@ pub struct EngineOptions {
     pub pools: BTreeMap<String, PoolOptions>,
     /// Where decisions are kept.
     pub place: Place,
-    /// When callers may hear of a decision.
-    pub durability: Durability,
+    /// How they are kept.
+    pub log: LogOptions,
     /// Given by tests; else one that starts after what is logged.
     pub clock: Option<Clock>,
     /// Arrivals of one pool that may wait for their first look ([`INBOX_ARRIVALS_MAX`]).
     pub inbox_arrivals_max: usize,
-}
-
-/// Where the log lives.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// In memory: gone with the process (and never trimmed).
-    Memory(MemoryDisk),
-    /// In this data directory.
-    Directory(PathBuf),
 }
 
 /// One pool's settings at start.
@@ -62,11 +52,20 @@ pub enum EngineError {
     /// The log does not open, read or fold.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// Sealed parts of the log or its snapshots do not read.
+    #[error(transparent)]
+    Sealed(#[from] SegmentError),
     /// The operating system gave no thread.
     #[error("pool {pool}: no thread: {error}")]
     Thread {
         /// The pool.
         pool: String,
+        /// What the system said.
+        error: String,
+    },
+    /// The operating system gave no thread for the log's keeping.
+    #[error("no thread for the log's keeping: {error}")]
+    Keeping {
         /// What the system said.
         error: String,
     },
@@ -91,6 +90,7 @@ pub struct Engine {
     threads: Vec<(String, JoinHandle<End>)>,
     clock: Clock,
     writer: Arc<WriterHandle>,
+    keeping: Option<KeepingThread>,
 }
 
 impl Engine {
@@ -100,7 +100,7 @@ impl Engine {
     /// The log does not open or does not fold, or the system has no thread for a pool.
     pub fn open(options: EngineOptions) -> Result<Engine, EngineError> {
         let names: Vec<&str> = options.pools.keys().map(String::as_str).collect();
-        let Opened { writer, mut states, last_logged } = open(&options.place, options.durability, &names)?;
+        let Opened { writer, keeping, mut states, last_logged } = open(&options.place, &options.log, &names)?;
         let clock = options.clock.unwrap_or_else(|| Clock::starting_after(last_logged));
         let writer = Arc::new(writer);
         let mut engine = Engine {
@@ -108,6 +108,7 @@ impl Engine {
             threads: Vec::new(),
             clock: clock.clone(),
             writer: Arc::clone(&writer),
+            keeping,
         };
         for (name, pool) in options.pools {
             let launch = Launch {
@@ -190,7 +191,16 @@ impl Engine {
                 joined.await
             }
         };
-        for (pool, end) in ends.unwrap_or_default() {
+        let (writer, keeping) = (Arc::clone(&self.writer), self.keeping.take());
+        let closed = tokio::task::spawn_blocking(move || {
+            drop(keeping);
+            // What it was given is durable or was told to be lost; the store goes with it.
+            drop(writer.close());
+        });
+        let ends = ends.unwrap_or_default();
+        // Only a panic there gives an error, and the ends tell of what matters.
+        let _ = closed.await;
+        for (pool, end) in ends {
             match end {
                 End::Stopped => {}
                 End::Left => return Err(EngineError::NotDurable { pool }),
@@ -214,5 +224,7 @@ impl Drop for Engine {
             // Its end is in its status.
             let _ = thread.join();
         }
+        // It reads what the writer owns.
+        drop(self.keeping.take());
     }
 }

@@ -54,7 +54,7 @@ impl World {
         let engine = Engine::open(EngineOptions {
             pools: pools.collect(),
             place: Place::Memory(weir_log::memory::MemoryDisk::new()),
-            durability: weir_log::writer::Durability::Group,
+            log: weir::engine::LogOptions::default(),
             clock: None,
             inbox_arrivals_max: INBOX_ARRIVALS_MAX,
         })

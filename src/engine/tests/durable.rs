@@ -2,8 +2,8 @@
 
 use super::rig::{concurrency_policy, is_decided, wait, wait_for};
 use crate::engine::{
-    Admitted, Clock, Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, Place, PoolHandle,
-    PoolOptions, Unavailable,
+    Admitted, Clock, Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, LogOptions, Place,
+    PoolHandle, PoolOptions, Unavailable,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +12,12 @@ use weir_kernel::{
     Observation, Outcome, Policy, Pushed, Reason, RequestId, Role, Slot, State, Step, Termination, fold,
 };
 use weir_log::memory::MemoryDisk;
-use weir_log::writer::Durability;
 
 fn options(place: Place, policy: Policy) -> EngineOptions {
     EngineOptions {
         pools: BTreeMap::from([("p".to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]),
         place,
-        durability: Durability::Group,
+        log: LogOptions::default(),
         clock: None,
         inbox_arrivals_max: INBOX_ARRIVALS_MAX,
     }
@@ -208,10 +207,16 @@ fn a_data_directory_opens_where_it_was_left() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let place = || Place::Directory(dir.path().to_owned());
-    let engine = Engine::open(options(place(), concurrency_policy(10))).unwrap();
+    let log =
+        LogOptions { snapshot_every: 50, keeping_every: Duration::from_millis(20), ..LogOptions::default() };
+    let engine = Engine::open(EngineOptions { log, ..options(place(), concurrency_policy(10)) }).unwrap();
     let p = pool(&engine);
     join(&p);
     let held = admitted(wait_for(p.admit(arrival(&p, Face::Held, None)).unwrap()));
+    for _ in 0..100 {
+        p.first_byte(held.id);
+    }
+    wait("a snapshot", || !weir_log::snapshot::list(dir.path(), "p").unwrap().is_empty());
     let seq = wait_for(p.query(|state| state.seq())).unwrap();
     runtime.block_on(engine.shutdown(Duration::ZERO)).unwrap();
 

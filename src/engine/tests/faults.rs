@@ -4,11 +4,10 @@ use super::rig::{Setup, pushed_policy, wait, wait_for};
 use crate::engine::inbox::{Intake, Message};
 use crate::engine::pool::End;
 use crate::engine::{
-    Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, Place, PoolOptions, Unavailable,
+    Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolOptions, Unavailable,
 };
 use weir_kernel::{Ended, Event, Input, Micros, Outcome, Policy, Reason, State, Step, Termination};
 use weir_log::memory::MemoryDisk;
-use weir_log::writer::Durability;
 
 /// While the log fails nothing is decided; the refused are counted, and all goes on by itself afterwards.
 #[test]
@@ -192,7 +191,7 @@ fn several_pools_stop_in_order_or_are_left() {
     let options = || EngineOptions {
         pools: ["a", "b"].map(|name| (name.to_owned(), PoolOptions::default())).into(),
         place: Place::Memory(MemoryDisk::new()),
-        durability: Durability::Group,
+        log: LogOptions::default(),
         clock: None,
         inbox_arrivals_max: INBOX_ARRIVALS_MAX,
     };

@@ -5,7 +5,7 @@ use crate::engine::{Clock, Decision};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_kernel::{
-    Ended, EndpointChange, Event, Micros, Observation, Outcome, Policy, Pushed, Role, Slot, Termination,
+    Ended, EndpointChange, Event, Micros, Observation, Policy, Pushed, Reason, Role, Slot, Termination,
 };
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -41,7 +41,8 @@ fn c021_dispatch_and_expiry_at_the_same_instant() {
                             pool.end(Ended { request: admitted.id, termination, usage: None }).await;
                         }
                         Decision::Refused(refused) => {
-                            assert_eq!(refused.outcome, Outcome::EvictedTTL);
+                            // Queued, or spent before its turn came.
+                            assert_eq!(refused.reason, Reason::TtlExpired, "{refused:?}");
                             expired.fetch_add(1, Ordering::SeqCst);
                         }
                         Decision::Unavailable(why) => panic!("{why}"),
