@@ -56,6 +56,7 @@ const MOST_REQUESTS: u64 = 1 << 32;
 const MOST_TOKENS: u64 = 1 << 40;
 const MOST_UNSEEN: Fine = Fine::from_int(1 << 24);
 const MOST_KV: u32 = 1 << 20;
+const MOST_THRESHOLD: i64 = 1 << 40;
 
 /// One endpoint's share of a gauge: its score times the detector's common denominator, in steps of 1e-12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +80,8 @@ struct Sum {
 
 impl Sum {
     fn change(&mut self, terms: i128, count: i128) {
-        self.terms = self.terms.saturating_add(terms);
+        // Within the bounds below no sum comes near the end of the range.
+        self.terms = self.terms.wrapping_add(terms);
         self.count += count;
     }
 
@@ -164,7 +166,7 @@ pub fn endpoint_score(detector: &Detector, load: &EndpointLoad, credit: bool) ->
 fn denominator(detector: &Detector) -> i128 {
     match detector {
         Detector::Utilization { queue_depth, kv, .. } => {
-            i128::from((*queue_depth).max(1)) * i128::from(kv.0.max(1))
+            i128::from((*queue_depth).max(1)) * i128::from(kv.0.clamp(1, MOST_THRESHOLD))
         }
         Detector::Concurrency { mode, max_requests, max_tokens, .. } => {
             let (requests, tokens) = limits(*max_requests, *max_tokens);
@@ -188,21 +190,20 @@ pub fn term(detector: &Detector, load: &EndpointLoad, credit: bool) -> Term {
     let full = || Term(Fine::SCALE.saturating_mul(denominator(detector)));
     match detector {
         Detector::Utilization { queue_depth, kv, .. } => match load.sample.filter(|_| load.fresh) {
-            Some(sample) => utilization(sample, load, (*queue_depth).max(1), kv.0.max(1), credit),
+            Some(sample) => {
+                utilization(sample, load, (*queue_depth).max(1), kv.0.clamp(1, MOST_THRESHOLD), credit)
+            }
             None => full(),
         },
         Detector::Concurrency { mode, max_requests, max_tokens, .. } => {
             let (of_requests, of_tokens) = limits(*max_requests, *max_tokens);
             let requests = i128::from(load.requests.min(MOST_REQUESTS));
             let tokens = i128::from(load.tokens.min(MOST_TOKENS));
-            Term(
-                Fine::SCALE
-                    * match mode {
-                        ConcurrencyMode::Requests => requests,
-                        ConcurrencyMode::Tokens => tokens,
-                        ConcurrencyMode::Hybrid => (requests * of_tokens).max(tokens * of_requests),
-                    },
-            )
+            Term(Fine::SCALE.wrapping_mul(match mode {
+                ConcurrencyMode::Requests => requests,
+                ConcurrencyMode::Tokens => tokens,
+                ConcurrencyMode::Hybrid => (requests * of_tokens).max(tokens * of_requests),
+            }))
         }
         Detector::Pushed => full(),
     }
@@ -226,8 +227,8 @@ fn utilization(
         waiting = waiting + arriving.clamp(Fine::ZERO, MOST_UNSEEN);
         kv += kv_of_unseen(share, sample.running, unseen);
     }
-    let by_queue = waiting.0.saturating_mul(i128::from(kv_threshold));
-    let by_kv = kv.saturating_mul(i128::from(Ratio::ONE.0) * i128::from(queue_depth));
+    let by_queue = waiting.0.wrapping_mul(i128::from(kv_threshold));
+    let by_kv = kv.wrapping_mul(i128::from(Ratio::ONE.0 * i64::from(queue_depth)));
     Term(by_queue.max(by_kv))
 }
 
