@@ -9,7 +9,7 @@ mod report;
 mod send;
 mod trace;
 
-pub use client::{Client, Failure};
+pub use client::{Answer, Client, Failure};
 pub use drive::{Drive, Progress, drive};
 pub use plan::{Class, Classes, ClassesError, Planned, from_rate, from_trace};
 pub use report::{ClassReport, Ending, Report, Sample};

@@ -180,6 +180,7 @@ pub fn make_dir(dir: &Path) -> Result<(), SegmentError> {
 /// # Errors
 /// What the system answers.
 pub fn sync_dir(dir: &Path) -> Result<(), SegmentError> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     File::open(dir).and_then(|file| file.sync_all()).map_err(SegmentError::path(dir, "sync"))
 }
 

@@ -1,0 +1,188 @@
+//! `weir log` on a real log: what each subcommand prints, and its exit code where something is damaged.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use weir_kernel::{
+    Arrival, Ended, EndpointChange, Input, KERNEL_BEHAVIOUR, Micros, Observation, Policy, PolicyChange, Role,
+    Slot, Started, State, Step, Termination, step,
+};
+use weir_log::hot::{HotOptions, HotStore};
+use weir_log::segment::list;
+use weir_log::store::Store;
+use weir_log::{Frame, Head};
+
+const START: u64 = 1_764_460_800_000_000;
+
+/// Two pools of 300 requests each; every tenth batch comes after a rotation, so that a part can be sealed.
+fn log(data: &Path) -> u64 {
+    let mut store = HotStore::open(data, HotOptions::default()).unwrap();
+    let mut last = 0;
+    for pool in ["chat", "batch"] {
+        let steps = steps(pool);
+        last = steps.len() as u64;
+        let mut head = Head::default();
+        for chunk in steps.chunks(20) {
+            let frame = Frame::encode(&Arc::from(pool), head.hash, chunk[0].at, chunk).unwrap();
+            head = Head::of(&frame);
+            store.write(&[frame]).unwrap();
+        }
+        store.sync().unwrap();
+    }
+    last
+}
+
+fn steps(pool: &str) -> Vec<Step> {
+    let mut state = State::new();
+    let mut at = START;
+    let mut out = Vec::new();
+    let mut take = |state: &mut State, input: Input| {
+        at += 1_000;
+        out.push(step(state, Micros(at), input));
+    };
+    let started =
+        Started { kernel_behaviour: KERNEL_BEHAVIOUR, version: "0.1.0".to_owned(), wall: Micros(START) };
+    take(&mut state, Input::Started(started));
+    let policy = Box::new(Policy { max_requests: 10, ..Policy::default() });
+    take(&mut state, Input::PolicyChanged(PolicyChange { policy, digest: [1; 32] }));
+    let changes = vec![
+        EndpointChange::Joined { slot: Slot(0), name: "10.0.0.1:8000".to_owned(), role: Role::Decode },
+        EndpointChange::Sampled { slot: Slot(0), waiting: 4, running: 1, kv: 100 },
+    ];
+    let requested_at = Micros(START);
+    take(&mut state, Input::Observed(Observation { requested_at, changes, ..Observation::default() }));
+    for turn in 0..300 {
+        let caller_id = format!("{pool}-{turn}");
+        take(&mut state, Input::Arrived(Arrival { caller_id, bytes: 100, ..Arrival::default() }));
+        let running = state.leases().next();
+        if let Some(request) = running.filter(|_| turn % 2 == 1) {
+            take(&mut state, Input::Ended(Ended { request, termination: Termination::Natural, usage: None }));
+        }
+    }
+    out
+}
+
+fn weir(args: &[&str], at: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .arg("log")
+        .args(args)
+        .current_dir(at)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn ok(args: &[&str], at: &Path) -> String {
+    let output = weir(args, at);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{args:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn fails(args: &[&str], at: &Path) -> String {
+    let output = weir(args, at);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 0x04;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn info_cat_and_tail_show_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let last = log(&dir.path().join("data"));
+    let info = ok(&["info", "--data", "data"], dir.path());
+    assert!(info.contains(&format!("sequences  1 to {last} ({last} steps)")), "{info}");
+    let json: serde_json::Value =
+        serde_json::from_str(&ok(&["info", "--data", "data", "--json"], dir.path())).unwrap();
+    assert_eq!(json["pools"][1]["pool"], "chat");
+    assert_eq!(json["pools"][1]["lastSequence"], last);
+
+    let lines = ok(&["cat", "--data", "data", "--json", "--from", "5", "--to", "9"], dir.path());
+    let steps: Vec<Step> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sequences: Vec<u64> = steps.iter().map(|step| step.seq).collect();
+    assert_eq!(sequences, [5, 5, 6, 6, 7, 7, 8, 8, 9, 9], "both pools, by time");
+
+    let about = ok(&["cat", "--data", "data", "--pool", "chat", "--request", "chat-3"], dir.path());
+    assert!(about.contains("id=\"chat-3\"") && !about.contains("chat-4\""), "{about}");
+    let rejected = ok(&["cat", "--data", "data", "--kind", "rejected", "--limit", "1"], dir.path());
+    assert!(rejected.contains("RejectedCapacity rejected-saturated"), "{rejected}");
+
+    let tail = ok(&["tail", "--data", "data", "--pool", "chat", "-n", "2", "--json"], dir.path());
+    let steps: Vec<Step> = tail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(steps.iter().map(|step| step.seq).collect::<Vec<_>>(), [last - 1, last]);
+    assert!(fails(&["cat", "--data", "data", "--pool", "nope"], dir.path()).contains("no pool \"nope\""));
+    assert!(fails(&["info", "--data", "elsewhere"], dir.path()).contains("there is no log here"));
+    assert!(!dir.path().join("elsewhere").exists(), "looking makes no log");
+}
+
+#[test]
+fn damage_is_named_and_the_way_back_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let last = log(&data);
+    ok(&["export", "--data", "data", "-o", "all.wlog"], dir.path());
+    let sealed = ok(&["seal", "--data", "data"], dir.path());
+    assert!(sealed.contains("segments/chat/") && sealed.contains("snapshot of pool chat"), "{sealed}");
+    assert!(ok(&["seal", "--data", "data"], dir.path()).contains("everything is sealed already"));
+    assert!(ok(&["check", "--data", "data"], dir.path()).contains("good: every checksum"));
+    assert!(ok(&["check", "all.wlog"], dir.path()).contains("good: every checksum"));
+
+    let segment = list(&data, "chat").unwrap().remove(0);
+    let whole = std::fs::read(&segment.path).unwrap();
+    flip(&segment.path, 3_000);
+    let found = fails(&["check", "--data", "data"], dir.path());
+    assert!(found.contains("block 0, batch that starts at sequence 1"), "{found}");
+    std::fs::write(&segment.path, whole).unwrap();
+    flip(&dir.path().join("all.wlog"), 3_000);
+    assert!(fails(&["check", "all.wlog"], dir.path()).contains("batch that starts at sequence"));
+
+    // The database of the hot window breaks: what is sealed is the way back.
+    let databases: Vec<PathBuf> =
+        std::fs::read_dir(data.join("hot")).unwrap().map(|e| e.unwrap().path()).collect();
+    for database in databases {
+        std::fs::write(database.join("db"), vec![0xa5; 1 << 20]).unwrap();
+    }
+    let refused = fails(&["cat", "--data", "data"], dir.path());
+    assert!(refused.contains("weir log import") && refused.contains("--sealed"), "{refused}");
+    let imported = ok(&["import", "data", "--data", "new"], dir.path());
+    assert!(imported.contains(&format!("pool chat: sequences 1 to {last}")), "{imported}");
+    assert!(ok(&["check", "--data", "new"], dir.path()).contains("good"));
+    assert!(fails(&["import", "data", "--data", "new"], dir.path()).contains("is not empty"));
+}
+
+#[test]
+fn a_directory_in_use_is_read_as_far_as_it_is_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    log(&data);
+    ok(&["seal", "--data", "data"], dir.path());
+    let held = HotStore::open(&data, HotOptions::default()).unwrap();
+    let output = weir(&["info", "--data", "data"], dir.path());
+    assert!(output.status.success());
+    let note = String::from_utf8(output.stderr).unwrap();
+    assert!(note.contains("in use by another process") && note.contains("--server"), "{note}");
+    assert!(fails(&["seal", "--data", "data"], dir.path()).contains("in use"));
+    drop(held);
+}
+
+#[test]
+fn what_is_written_to_a_closed_pipe_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["log", "cat", "--data", "data"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
