@@ -266,15 +266,24 @@ impl Shared {
             Err(fault) => {
                 stats.faults[fault.index()] += 1;
                 stats.last_fault = Some(fault.to_string());
-                inner.trouble.failures += 1;
-                if inner.trouble.said_at.is_none_or(|at| now.since(at) >= TROUBLE_EVERY) {
-                    inner.trouble.said_at = Some(now);
-                    let failures = std::mem::take(&mut inner.trouble.failures);
+                if let Some(failures) = inner.trouble.note(now) {
                     let (pool, endpoint) = (self.pool.name(), &scraped.name);
                     tracing::warn!(pool, %endpoint, failures, error = %fault, "scrapes fail; the last of them:");
                 }
             }
         }
+    }
+}
+
+impl Trouble {
+    /// One more scrape failed; if it is time for a line about it, how many have since the last one.
+    fn note(&mut self, now: Micros) -> Option<u64> {
+        self.failures += 1;
+        if self.said_at.is_some_and(|at| now.since(at) < TROUBLE_EVERY) {
+            return None;
+        }
+        self.said_at = Some(now);
+        Some(std::mem::take(&mut self.failures))
     }
 }
 
@@ -394,3 +403,7 @@ fn next_stale(shared: &Shared) -> Option<tokio::time::Instant> {
     let stale = inner.table.next_stale(inner.options.staleness)?;
     (stale > now).then(|| tokio::time::Instant::now() + Duration::from_micros(stale.since(now).0))
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;
