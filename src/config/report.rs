@@ -40,7 +40,7 @@ impl fmt::Display for Mistake {
             Origin::Default | Origin::Given => {}
         }
         if !self.path.is_empty() {
-            write!(f, "{}", self.path)?;
+            write!(f, "{}", visible(&self.path))?;
             if let Some(subject) = &self.subject {
                 write!(f, " ({subject})")?;
             }
@@ -53,6 +53,19 @@ impl fmt::Display for Mistake {
             MistakeKind::Value => write!(f, "found {}, allowed: {}", self.found, self.allowed),
         }
     }
+}
+
+/// Keys are whatever the file says: control characters are shown, not sent to a terminal.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// Every mistake of a document, in the order of its sections. Never empty.
@@ -89,7 +102,7 @@ pub struct Notice {
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.text)
+        write!(f, "{}: {}", visible(&self.path), visible(&self.text))
     }
 }
 

@@ -25,28 +25,27 @@ fn damage_at_any_place_is_refused_or_loads() {
     let places: Vec<usize> = DOCUMENT.char_indices().map(|(at, _)| at).collect();
     let damage = ["", "-", "{", "'", "\u{0}", "9999999999999999999999", "é", "*p", "\n", "~"];
     for (number, &at) in places.iter().enumerate() {
-        // Each place takes three of the ten, and each three meets every kind of place.
-        for turn in 0..3 {
-            let put = damage[(number + turn * 7) % damage.len()];
-            let text = format!("{}{put}{}", &DOCUMENT[..at], &DOCUMENT[at + 1..]);
-            match from_text(&text, []) {
-                Ok(effective) => {
-                    loaded += 1;
-                    let json = effective.pools["default"].policy.to_canonical_json();
-                    assert!(weir_kernel::Policy::from_canonical_json(&json).is_ok(), "{text}");
-                    effective.explain();
-                }
-                Err(mistakes) => {
-                    refused += 1;
-                    assert!(
-                        !mistakes.list.is_empty() && mistakes.to_string().is_ascii() || put == "é",
-                        "{mistakes}"
-                    );
-                }
+        // Each place takes one of the ten, so that each of the ten meets every kind of place.
+        let put = damage[number % damage.len()];
+        let text = format!("{}{put}{}", &DOCUMENT[..at], &DOCUMENT[at + 1..]);
+        match from_text(&text, []) {
+            Ok(effective) => {
+                loaded += 1;
+                let json = effective.pools["default"].policy.to_canonical_json();
+                assert!(weir_kernel::Policy::from_canonical_json(&json).is_ok(), "{text}");
+                effective.explain();
+            }
+            Err(mistakes) => {
+                refused += 1;
+                assert!(!mistakes.list.is_empty(), "{text}");
+                assert!(
+                    !mistakes.to_string().contains(['\u{0}', '\t']),
+                    "what was found is escaped: {mistakes}"
+                );
             }
         }
     }
-    assert!(loaded > 100 && refused > 500, "{loaded} {refused}");
+    assert!(loaded > 20 && refused > 400, "{loaded} {refused}");
 }
 
 #[test]

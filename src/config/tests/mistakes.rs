@@ -311,7 +311,7 @@ fn shapes_and_names_are_checked() {
         ("weir: {objectives: {chat: }}\n", "line 1: weir.objectives.chat: found nothing"),
         (
             "weir: {objectives: {\"a\\u0007\": 1}}\n",
-            "line 1: weir.objectives.a\u{7}: found the name \"a\\u{7}\"",
+            "line 1: weir.objectives.a\\u{7}: found the name \"a\\u{7}\"",
         ),
         (
             "weir: {log: {retention: {size: 1Mi}}}\n",
