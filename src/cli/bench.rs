@@ -1,13 +1,35 @@
-//! `weir bench`.
+//! `weir bench`: measurements, each beside its reference from the same run.
 
+use crate::bench::{self, Bench, Budget};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Arguments of `weir bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// What to measure.
+    name: Bench,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// How long it may take, in seconds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+}
 
 /// Runs `weir bench`.
-pub fn run(_args: Args) -> ExitCode {
-    eprintln!("weir bench: not in this build");
-    ExitCode::FAILURE
+pub fn run(args: Args) -> ExitCode {
+    if cfg!(debug_assertions) {
+        eprintln!("weir bench: this is a debug build; its figures say little");
+    }
+    let budget = Budget { whole: Duration::from_secs(args.seconds) };
+    match bench::run(args.name, budget) {
+        Ok(findings) if args.json => println!("{}", findings.json()),
+        Ok(findings) => print!("{}", findings.table()),
+        Err(e) => {
+            eprintln!("weir bench: {e}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }

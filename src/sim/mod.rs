@@ -5,3 +5,4 @@
 pub mod http;
 pub mod rng;
 pub mod truth;
+pub mod world;
