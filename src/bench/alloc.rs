@@ -3,7 +3,10 @@
 //! It counts what glibc's allocator takes for a request (8 bytes more, in steps of 16, at least 32), so that many
 //! small allocations are not made to look cheap. Its cost is one addition to a thread's own cell.
 
-#![allow(unsafe_code, reason = "an allocator is an unsafe trait; every call goes on to the system's as it came")]
+#![allow(
+    unsafe_code,
+    reason = "an allocator is an unsafe trait; every call goes on to the system's as it came"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

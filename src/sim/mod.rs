@@ -2,6 +2,7 @@
 //!
 //! Not here: anything that a replay fits to a log. What is measured against the truth must not share code with it.
 
+pub mod gate;
 pub mod http;
 pub mod rng;
 pub mod truth;

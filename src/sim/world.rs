@@ -115,6 +115,7 @@ pub fn run<G: Gate>(spec: &WorldSpec, plan: &[Planned], gate: &mut G) -> Outcome
         seen.totals.finished += t.finished;
         seen.totals.preempted += t.preempted;
         seen.totals.prefilled += t.prefilled;
+        seen.totals.dropped += t.dropped;
         seen.totals.generated += t.generated;
         seen.totals.steps += t.steps;
     }

@@ -105,6 +105,8 @@ pub struct Totals {
     pub preempted: u64,
     /// Prompt tokens computed, those computed again included.
     pub prefilled: u64,
+    /// Tokens whose KV was dropped by a preemption.
+    pub dropped: u64,
     /// Tokens generated.
     pub generated: u64,
     /// Steps done.
@@ -331,8 +333,9 @@ impl Server {
     fn preempt_last(&mut self, at: Micros, tell: &mut impl FnMut(Progress)) {
         let Some(mut seq) = self.running.pop() else { return };
         self.free += seq.blocks;
-        (seq.blocks, seq.computed, seq.scheduled) = (0, 0, 0);
         self.totals.preempted += 1;
+        self.totals.dropped += u64::from(seq.computed);
+        (seq.blocks, seq.computed, seq.scheduled) = (0, 0, 0);
         tell(Progress { at, id: seq.job.id, what: What::Preempted });
         self.waiting.push_front(seq);
     }

@@ -1,0 +1,173 @@
+//! Weir's kernel as the gate of a virtual-time world: the same steps as in the service, without a log or a wait.
+
+use super::truth::Gauges;
+use super::world::Gate;
+use crate::load::{Classes, Planned};
+use crate::observer::{Load, Spec as EndpointSpec, Table, TooMany};
+use std::collections::BTreeMap;
+use weir_kernel::{
+    Arrival, Ended, EndpointChange, Event, Face, Input, KERNEL_BEHAVIOUR, Micros, ObjectivesChange,
+    Observation, Policy, PolicyChange, Pushed, RequestId, Role, Slot, Started, State, Step, Termination,
+    Usage, step,
+};
+
+/// The kernel, its observer's table, and who is who.
+pub struct KernelGate<S> {
+    state: State,
+    base: Micros,
+    table: Table,
+    staleness: Micros,
+    names: Vec<String>,
+    slots: BTreeMap<Slot, usize>,
+    classes: Classes,
+    numbers: BTreeMap<RequestId, usize>,
+    ids: Vec<Option<RequestId>>,
+    admitted: Vec<(usize, usize)>,
+    refused: u64,
+    sink: S,
+}
+
+impl<S: FnMut(Step)> KernelGate<S> {
+    /// A kernel at its first start, with these settings, for a pool of this size and a plan of this length.
+    /// `sink` is given every step.
+    ///
+    /// # Errors
+    /// More endpoints than a pool may have.
+    pub fn new(
+        policy: Policy,
+        priorities: &[(&str, i32)],
+        endpoints: usize,
+        classes: &Classes,
+        requests: usize,
+        sink: S,
+    ) -> Result<Self, TooMany> {
+        let names: Vec<String> =
+            (0..endpoints).map(|i| format!("10.0.{}.{}:8000", i / 250, 1 + i % 250)).collect();
+        let mut table = Table::default();
+        table.want(
+            names
+                .iter()
+                .map(|name| EndpointSpec { name: name.clone(), role: Role::Decode, metrics_url: None })
+                .collect(),
+        )?;
+        let mut gate = KernelGate {
+            state: State::new(),
+            // Some day, so that virtual time looks like the real one in a log.
+            base: Micros::from_secs(1_700_000_000),
+            table,
+            staleness: Micros::from_millis(200),
+            names,
+            slots: BTreeMap::new(),
+            classes: classes.clone(),
+            numbers: BTreeMap::new(),
+            ids: vec![None; requests],
+            admitted: Vec::new(),
+            refused: 0,
+            sink,
+        };
+        let wall = gate.base;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        gate.feed(
+            Micros::ZERO,
+            Input::Started(Started { kernel_behaviour: KERNEL_BEHAVIOUR, version, wall }),
+        );
+        let change = PolicyChange { policy: Box::new(policy), digest: [0; 32] };
+        gate.feed(Micros::ZERO, Input::PolicyChanged(change));
+        let set = priorities.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect();
+        gate.feed(Micros::ZERO, Input::ObjectivesChanged(ObjectivesChange { set, removed: Vec::new() }));
+        Ok(gate)
+    }
+
+    /// The kernel's state.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Requests that were refused or ended in the queue.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn feed(&mut self, at: Micros, input: Input) -> u64 {
+        let step = step(&mut self.state, self.base + at, input);
+        for event in &step.events {
+            match event {
+                Event::Dispatched(dispatched) => {
+                    let endpoint = dispatched.endpoint.and_then(|slot| self.slots.get(&slot).copied());
+                    let number = self.numbers.get(&dispatched.request).copied();
+                    if let (Some(n), Some(endpoint)) = (number, endpoint) {
+                        self.admitted.push((n, endpoint));
+                    }
+                }
+                Event::Rejected(_) | Event::Evicted(_) => self.refused += 1,
+                _ => {}
+            }
+        }
+        let seq = step.seq;
+        (self.sink)(step);
+        seq
+    }
+}
+
+impl<S: FnMut(Step)> Gate for KernelGate<S> {
+    fn arrive(&mut self, at: Micros, n: usize, request: &Planned) {
+        // A request is named by the step it arrives in, which may already admit it.
+        let id = RequestId(self.state.seq() + 1);
+        self.numbers.insert(id, n);
+        self.ids[n] = Some(id);
+        let objective = self.classes.classes.get(request.class).and_then(|class| class.objective.clone());
+        let arrival = Arrival {
+            caller_id: format!("load-{n}"),
+            objective,
+            fairness_id: format!("flow-{}", request.flow),
+            model: Some("sim".to_owned()),
+            bytes: u64::from(request.prompt) * 2,
+            prompt_tokens: Some(request.prompt),
+            received_at: self.base + at,
+            face: Face::Held,
+            choose_endpoint: true,
+            ..Arrival::default()
+        };
+        self.feed(at, Input::Arrived(arrival));
+    }
+
+    fn observe(&mut self, at: Micros, requested_at: Micros, samples: &[Gauges]) {
+        let (now, asked) = (self.base + at, self.base + requested_at);
+        for (name, gauges) in self.names.iter().zip(samples) {
+            let load = Load { waiting: gauges.waiting, running: gauges.running, kv: gauges.kv_per_myriad() };
+            self.table.sampled(name, load, asked, now);
+        }
+        let changes = self.table.changes(asked, now, self.staleness);
+        self.table.logged(&changes, Pushed::Keep, asked, now);
+        if changes.is_empty() {
+            return;
+        }
+        for change in &changes {
+            if let EndpointChange::Joined { slot, name, .. } = change
+                && let Some(i) = self.names.iter().position(|known| known == name)
+            {
+                self.slots.insert(*slot, i);
+            }
+        }
+        self.feed(at, Input::Observed(Observation { requested_at: asked, changes, pushed: Pushed::Keep }));
+    }
+
+    fn end(&mut self, at: Micros, n: usize, request: &Planned) {
+        let Some(id) = self.ids[n] else { return };
+        self.numbers.remove(&id);
+        let usage = Some(Usage { prompt: request.prompt, completion: request.output });
+        self.feed(at, Input::Ended(Ended { request: id, termination: Termination::Natural, usage }));
+    }
+
+    fn deadline(&self) -> Option<Micros> {
+        self.state.next_deadline().map(|at| at.since(self.base))
+    }
+
+    fn pass(&mut self, at: Micros) {
+        self.feed(at, Input::TimePassed);
+    }
+
+    fn admitted(&mut self, into: &mut Vec<(usize, usize)>) {
+        into.append(&mut self.admitted);
+    }
+}
