@@ -6,7 +6,7 @@
 
 use super::{BenchError, Budget, Case, Findings};
 use crate::load::{self, Classes, Planned, Row};
-use crate::sim::gate::KernelGate;
+use crate::sim::gate::{Choice, KernelGate};
 use crate::sim::rng::Rng;
 use crate::sim::truth::{Gauges, Spec};
 use crate::sim::world::{Gate, Outcome, PushAll, WorldSpec, run as run_world};
@@ -73,7 +73,8 @@ fn measure(traffic: &Traffic, findings: &mut Findings) -> Result<(), crate::obse
     let kernel = |in_flight_credit| {
         let policy = Policy { in_flight_credit, ..Policy::default() };
         let priorities = [(INTERACTIVE.0, INTERACTIVE.1), BATCH];
-        KernelGate::new(policy, &priorities, ENDPOINTS, &classes, plan.len(), |_| {})
+        let choice = if in_flight_credit { Choice::Kernel } else { Choice::LeastGiven };
+        KernelGate::new(policy, &priorities, ENDPOINTS, choice, &classes, plan.len(), |_| {})
     };
     let push_all = run_world(&world, &plan, &mut PushAll::new(ENDPOINTS, plan.len()));
     let raw = run_world(&world, &plan, &mut RawGauge::new(plan.len()));
@@ -113,7 +114,7 @@ fn measure(traffic: &Traffic, findings: &mut Findings) -> Result<(), crate::obse
 fn plan(traffic: &Traffic) -> Vec<Planned> {
     let mut rng = Rng::new(20);
     let mut plan = Vec::new();
-    let mut size = |rng: &mut Rng| traffic.sizes.get(rng.below(traffic.sizes.len() as u64) as usize).copied();
+    let size = |rng: &mut Rng| traffic.sizes.get(rng.below(traffic.sizes.len() as u64) as usize).copied();
     for _ in 0..STANDING {
         let (prompt, output) = size(&mut rng).unwrap_or((1, 1));
         plan.push(Planned { at: Micros::ZERO, prompt, output, class: 1, flow: rng.below(8) as u32 });
@@ -163,25 +164,24 @@ impl RawGauge {
         }
     }
 
-    fn until_blocked(&mut self, at: Micros) {
+    fn until_blocked(&mut self) {
         while self.saturation < 1.0 {
             let Some((n, prompt)) = self.queues.iter_mut().find_map(VecDeque::pop_front) else { return };
-            let request = Planned { at, prompt, output: 1, class: 0, flow: 0 };
-            self.pool.arrive(at, n, &request);
+            self.pool.place(n, prompt);
         }
     }
 }
 
 impl Gate for RawGauge {
-    fn arrive(&mut self, at: Micros, n: usize, request: &Planned) {
+    fn arrive(&mut self, _at: Micros, n: usize, request: &Planned) {
         self.queues[request.class.min(1)].push_back((n, request.prompt));
-        self.until_blocked(at);
+        self.until_blocked();
     }
 
-    fn observe(&mut self, at: Micros, _requested_at: Micros, samples: &[Gauges]) {
+    fn observe(&mut self, _at: Micros, _requested_at: Micros, samples: &[Gauges]) {
         let sum: f64 = samples.iter().map(|g| (f64::from(g.waiting) / 5.0).max(g.kv_share() / 0.8)).sum();
         self.saturation = sum / samples.len().max(1) as f64;
-        self.until_blocked(at);
+        self.until_blocked();
     }
 
     fn end(&mut self, at: Micros, n: usize, request: &Planned) {

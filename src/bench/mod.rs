@@ -4,6 +4,8 @@
 
 mod alloc;
 mod credit;
+mod kernel;
+mod rig;
 mod table;
 
 pub use table::{Case, Findings};
@@ -13,6 +15,8 @@ use std::time::Duration;
 /// The benches there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Bench {
+    /// The kernel alone: decisions per second on one core, memory per queued request.
+    Kernel,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
 }
@@ -35,6 +39,7 @@ pub struct BenchError(pub String);
 /// Something outside failed, or what was measured was not what should have been.
 pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
     match bench {
+        Bench::Kernel => kernel::run(budget),
         Bench::Credit => credit::run(budget),
     }
 }

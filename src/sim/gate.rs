@@ -1,7 +1,7 @@
 //! Weir's kernel as the gate of a virtual-time world: the same steps as in the service, without a log or a wait.
 
 use super::truth::Gauges;
-use super::world::Gate;
+use super::world::{Gate, PushAll};
 use crate::load::{Classes, Planned};
 use crate::observer::{Load, Spec as EndpointSpec, Table, TooMany};
 use std::collections::BTreeMap;
@@ -11,6 +11,15 @@ use weir_kernel::{
     Usage, step,
 };
 
+/// Who chooses the endpoint of an admitted request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The kernel, from what it knows.
+    Kernel,
+    /// A scheduler behind it, which knows all that was given to each endpoint.
+    LeastGiven,
+}
+
 /// The kernel, its observer's table, and who is who.
 pub struct KernelGate<S> {
     state: State,
@@ -19,8 +28,10 @@ pub struct KernelGate<S> {
     staleness: Micros,
     names: Vec<String>,
     slots: BTreeMap<Slot, usize>,
+    choice: Choice,
+    scheduler: PushAll,
     classes: Classes,
-    numbers: BTreeMap<RequestId, usize>,
+    numbers: BTreeMap<RequestId, (usize, u32)>,
     ids: Vec<Option<RequestId>>,
     admitted: Vec<(usize, usize)>,
     refused: u64,
@@ -37,6 +48,7 @@ impl<S: FnMut(Step)> KernelGate<S> {
         policy: Policy,
         priorities: &[(&str, i32)],
         endpoints: usize,
+        choice: Choice,
         classes: &Classes,
         requests: usize,
         sink: S,
@@ -58,6 +70,8 @@ impl<S: FnMut(Step)> KernelGate<S> {
             staleness: Micros::from_millis(200),
             names,
             slots: BTreeMap::new(),
+            choice,
+            scheduler: PushAll::new(endpoints, requests),
             classes: classes.clone(),
             numbers: BTreeMap::new(),
             ids: vec![None; requests],
@@ -93,10 +107,11 @@ impl<S: FnMut(Step)> KernelGate<S> {
         for event in &step.events {
             match event {
                 Event::Dispatched(dispatched) => {
-                    let endpoint = dispatched.endpoint.and_then(|slot| self.slots.get(&slot).copied());
-                    let number = self.numbers.get(&dispatched.request).copied();
-                    if let (Some(n), Some(endpoint)) = (number, endpoint) {
-                        self.admitted.push((n, endpoint));
+                    let Some((n, prompt)) = self.numbers.get(&dispatched.request).copied() else { continue };
+                    let chosen = dispatched.endpoint.and_then(|slot| self.slots.get(&slot).copied());
+                    match chosen {
+                        Some(endpoint) => self.admitted.push((n, endpoint)),
+                        None => self.scheduler.place(n, prompt),
                     }
                 }
                 Event::Rejected(_) | Event::Evicted(_) => self.refused += 1,
@@ -113,7 +128,7 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
     fn arrive(&mut self, at: Micros, n: usize, request: &Planned) {
         // A request is named by the step it arrives in, which may already admit it.
         let id = RequestId(self.state.seq() + 1);
-        self.numbers.insert(id, n);
+        self.numbers.insert(id, (n, request.prompt));
         self.ids[n] = Some(id);
         let objective = self.classes.classes.get(request.class).and_then(|class| class.objective.clone());
         let arrival = Arrival {
@@ -125,7 +140,7 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
             prompt_tokens: Some(request.prompt),
             received_at: self.base + at,
             face: Face::Held,
-            choose_endpoint: true,
+            choose_endpoint: self.choice == Choice::Kernel,
             ..Arrival::default()
         };
         self.feed(at, Input::Arrived(arrival));
@@ -155,6 +170,9 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
     fn end(&mut self, at: Micros, n: usize, request: &Planned) {
         let Some(id) = self.ids[n] else { return };
         self.numbers.remove(&id);
+        if self.choice == Choice::LeastGiven {
+            self.scheduler.end(at, n, request);
+        }
         let usage = Some(Usage { prompt: request.prompt, completion: request.output });
         self.feed(at, Input::Ended(Ended { request: id, termination: Termination::Natural, usage }));
     }
@@ -169,5 +187,55 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
 
     fn admitted(&mut self, into: &mut Vec<(usize, usize)>) {
         into.append(&mut self.admitted);
+        self.scheduler.admitted(into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::from_rate;
+    use crate::sim::truth::Spec;
+    use crate::sim::world::{WorldSpec, run};
+    use std::time::Duration;
+    use weir_kernel::fold;
+
+    #[test]
+    fn the_kernel_gates_a_world_keeps_its_invariants_and_folds_from_its_steps() {
+        let world = WorldSpec {
+            server: Spec::default(),
+            endpoints: 2,
+            scrape_every: Micros::from_millis(50),
+            scrape_lag: Micros::from_millis(10),
+            until: Micros::from_secs(15),
+            seed: 1,
+        };
+        let classes = Classes::parse(&["interactive=0.3".to_owned()], 3).unwrap();
+        let plan = from_rate(30.0, Duration::from_secs(8), (1_500, 20), &classes, 4);
+        let policy = Policy { saturation_budget: Micros::from_secs(2), ..Policy::default() };
+        let mut steps = Vec::new();
+        let mut gate = KernelGate::new(
+            policy,
+            &[("interactive", 100)],
+            2,
+            Choice::Kernel,
+            &classes,
+            plan.len(),
+            |step| steps.push(step),
+        )
+        .unwrap();
+        let seen = run(&world, &plan, &mut gate);
+        gate.state().check().unwrap();
+        let (refused, digest) = (gate.refused(), gate.state().digest());
+        let admitted = seen.courses.iter().filter(|course| course.admitted.is_some()).count() as u64;
+        assert!(refused > 10 && admitted > 50, "{refused} refused, {admitted} admitted");
+        assert_eq!(refused + admitted, plan.len() as u64, "everyone has an outcome");
+        assert_eq!(seen.totals.finished, admitted, "and everyone admitted was served");
+        assert!(seen.worst_saturation < 2.0, "{}", seen.worst_saturation);
+        let mut folded = State::new();
+        for step in &steps {
+            fold(&mut folded, step);
+        }
+        assert_eq!(folded.digest(), digest);
     }
 }

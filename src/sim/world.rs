@@ -232,14 +232,19 @@ impl PushAll {
     pub fn new(endpoints: usize, requests: usize) -> Self {
         PushAll { given: vec![0; endpoints], placed: vec![0; requests], admitted: Vec::new() }
     }
+
+    /// Admits request `n` with a prompt of this many tokens.
+    pub fn place(&mut self, n: usize, prompt: u32) {
+        let least = (0..self.given.len()).min_by_key(|i| (self.given[*i], *i)).unwrap_or(0);
+        self.given[least] += u64::from(prompt);
+        self.placed[n] = least;
+        self.admitted.push((n, least));
+    }
 }
 
 impl Gate for PushAll {
     fn arrive(&mut self, _at: Micros, n: usize, request: &Planned) {
-        let least = (0..self.given.len()).min_by_key(|i| (self.given[*i], *i)).unwrap_or(0);
-        self.given[least] += u64::from(request.prompt);
-        self.placed[n] = least;
-        self.admitted.push((n, least));
+        self.place(n, request.prompt);
     }
 
     fn observe(&mut self, _at: Micros, _requested_at: Micros, _samples: &[Gauges]) {}
