@@ -56,7 +56,7 @@ pub fn run(budget: Budget) -> Result<Findings, BenchError> {
     }
     findings.cases.push(Case::alone("kernel/memory", memory()?, "B/request").target("<= 1,024"));
     findings.notes.push(format!(
-        "a decision: arrival, dispatch, completion; {DEPTH} queued all the while; median of slices of {SLICE}; with each \
+        "a decision: arrival, dispatch, completion; {DEPTH} queued all the while; median of slices of {SLICE} by the thread's time on its core; with each \
          input its events, as they would go to the log"
     ));
     findings.notes.push(format!("memory: what the allocator takes, with {QUEUED} queued in 5,000 flows"));
@@ -79,12 +79,12 @@ fn decisions(
     let mut rates = Vec::new();
     let started = Instant::now();
     while rates.len() < 3 || started.elapsed() < lasting {
-        let slice = Instant::now();
+        let slice = cpu_time();
         for n in 0..SLICE {
             decide(name, &mut rig, shape.depth, cancel, n)?;
         }
         let requests = if cancel { SLICE * 2 } else { SLICE };
-        rates.push(f64::from(requests) / slice.elapsed().as_secs_f64());
+        rates.push(f64::from(requests) / cpu_time().saturating_sub(slice).as_secs_f64());
     }
     rig.state.check().map_err(|e| BenchError(format!("{name}: the state is broken: {e:?}")))?;
     if rig.state.queued().abs_diff(u64::from(shape.depth)) > 10 {
@@ -118,6 +118,12 @@ fn decide(name: &str, rig: &mut Rig, depth: u32, cancel: bool, n: u32) -> Result
         None => return Err(BenchError(format!("{name}: the pool admits nothing more"))),
     }
     Ok(())
+}
+
+/// Time that this thread has been on a core: what else runs on the machine does not count.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Bytes that a queued request takes.
