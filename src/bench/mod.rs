@@ -5,8 +5,10 @@
 mod alloc;
 mod credit;
 mod kernel;
+mod log;
 mod rig;
 mod table;
+mod volume;
 
 pub use table::{Case, Findings};
 
@@ -17,8 +19,12 @@ use std::time::Duration;
 pub enum Bench {
     /// The kernel alone: decisions per second on one core, memory per queued request.
     Kernel,
+    /// Durable decisions per second beside a plain append and fdatasync of the same bytes.
+    Log,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
+    /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
+    Volume,
 }
 
 /// How long a bench may take.
@@ -40,6 +46,8 @@ pub struct BenchError(pub String);
 pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
     match bench {
         Bench::Kernel => kernel::run(budget),
+        Bench::Log => log::run(budget),
+        Bench::Volume => volume::run(budget),
         Bench::Credit => credit::run(budget),
     }
 }

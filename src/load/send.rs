@@ -218,7 +218,7 @@ impl One<'_> {
     }
 
     async fn complete(&self, id: &str, course: &Course, well: bool) -> Result<(), String> {
-        let usage = json!({ "promptTokens": self.planned.prompt, "completionTokens": course.tokens });
+        let usage = json!({ "prompt": self.planned.prompt, "completion": course.tokens });
         let mut body = json!({ "usage": usage });
         if !well {
             body = json!({ "termination": "error" });
