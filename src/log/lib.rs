@@ -27,6 +27,7 @@ mod header;
 pub mod hot;
 mod keeper;
 pub mod mark;
+pub mod measure;
 pub mod memory;
 pub mod reader;
 pub mod retention;

@@ -162,6 +162,15 @@ impl Generation {
         Ok(())
     }
 
+    /// [`Generation::put_bases`] for pools of which it knows neither batch nor base: a generation that was cut off
+    /// before it knew them.
+    pub(super) fn complete_bases(&self, heads: &BTreeMap<Arc<str>, Head>) -> Result<(), LogError> {
+        let unknown =
+            |pool: &Arc<str>| self.held_of(pool).is_none_or(|held| held.first == 0 && held.base.is_none());
+        let missing = heads.iter().filter(|(pool, head)| head.seq > 0 && unknown(pool));
+        self.put_bases(&missing.map(|(pool, head)| (pool.clone(), *head)).collect())
+    }
+
     /// Makes what was written durable: sled's flush, then the system's data sync of its file.
     pub(super) fn sync(&self) -> Result<(), LogError> {
         self.with(|opened| {

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 pub use window::{ClosedGeneration, HotWindow};
 
@@ -40,6 +41,9 @@ impl Default for HotOptions {
     }
 }
 
+/// How long after a failure the next generation is tried again.
+const ROTATE_RETRY: Duration = Duration::from_secs(1);
+
 type Heads = BTreeMap<Arc<str>, Head>;
 
 /// The hot window, writing side.
@@ -54,6 +58,8 @@ pub struct HotStore {
     keeper: Option<Keeper>,
     /// The next generation, being made ready.
     next: Option<JoinHandle<Result<Generation, LogError>>>,
+    /// When that last failed.
+    next_failed: Option<Instant>,
     /// A generation was begun since the last sync.
     begun: bool,
     broken: Option<LogError>,
@@ -80,9 +86,7 @@ impl HotStore {
         let current = recovered.generations.last().cloned();
         let number = current.as_ref().map_or(0, |generation| generation.number);
         if let Some(generation) = current {
-            if number != mark.generation {
-                generation.put_bases(&heads)?;
-            }
+            generation.complete_bases(&heads)?;
             // What was on its way and is there after all becomes durable now.
             generation.sync()?;
         }
@@ -98,6 +102,7 @@ impl HotStore {
             durable: heads.clone(),
             heads,
             next: None,
+            next_failed: None,
             begun: false,
             broken: None,
         })
@@ -132,7 +137,8 @@ impl HotStore {
     fn rotate(&mut self) -> Result<Arc<Generation>, LogError> {
         let current = self.current()?;
         let bytes = current.disk_bytes();
-        if self.next.is_none() && bytes >= self.options.rotate_bytes / 8 * 7 {
+        let pause = self.next_failed.is_some_and(|at| at.elapsed() < ROTATE_RETRY);
+        if self.next.is_none() && !pause && bytes >= self.options.rotate_bytes / 8 * 7 {
             let (hot, options) = (crate::dir::hot_dir(self.dir.path()), self.options.clone());
             let number = current.number + 1;
             self.next = std::thread::Builder::new()
@@ -146,11 +152,14 @@ impl HotStore {
         let Some(next) = self.next.take_if(|next| next.is_finished()) else { return Ok(current) };
         match next.join() {
             Ok(Ok(next)) => {
+                // Nothing in the new one may be on disk without all that came before it.
+                current.sync()?;
                 next.put_bases(&self.heads)?;
                 self.begun = true;
                 Ok(self.window.begin(next))
             }
             Ok(Err(error)) => {
+                self.next_failed = Some(Instant::now());
                 tracing::warn!(%error, "no new generation of the hot window yet: this one goes on");
                 Ok(current)
             }
@@ -190,11 +199,6 @@ impl HotStore {
         let generation = self.current()?;
         let keeper = self.keeper.as_ref().ok_or(LogError::Closed)?;
         keeper.publish(whole_mark(generation.number, &self.durable, &self.heads))?;
-        if self.begun
-            && let Some(before) = self.window.before_current()
-        {
-            before.sync()?;
-        }
         generation.sync()?;
         if self.begun {
             // Before anything in a new generation is acknowledged the mark must name it.
@@ -220,6 +224,7 @@ impl HotStore {
         let durable = whole_mark(number, &self.durable, &self.durable);
         let recovered = recover::recover(self.dir.path(), &durable, &self.options)?;
         if let Some(current) = recovered.generations.last() {
+            current.complete_bases(&recovered.heads)?;
             current.sync()?;
         }
         self.heads = recovered.heads;

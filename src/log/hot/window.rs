@@ -48,11 +48,6 @@ impl HotWindow {
         self.list().pop()
     }
 
-    pub(super) fn before_current(&self) -> Option<Arc<Generation>> {
-        let list = self.list();
-        list.len().checked_sub(2).and_then(|at| list.get(at).cloned())
-    }
-
     pub(super) fn begin(&self, next: Generation) -> Arc<Generation> {
         let next = Arc::new(next);
         self.generations.write().unwrap_or_else(PoisonError::into_inner).push(next.clone());
@@ -98,6 +93,33 @@ impl HotWindow {
     /// Bytes of all databases on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.list().iter().map(|generation| generation.disk_bytes()).sum()
+    }
+
+    fn read_list(
+        &self,
+        list: &[Arc<Generation>],
+        pool: &str,
+        from: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Frame>, LogError> {
+        let upto = self.heads.head(pool).seq;
+        if from > upto {
+            return Ok(Vec::new());
+        }
+        let oldest = oldest(list, pool, upto).unwrap_or(upto + 1);
+        if from < oldest {
+            return Err(LogError::Trimmed { pool: Arc::from(pool), wanted: from, oldest });
+        }
+        let mut frames = Vec::new();
+        for generation in list {
+            let Some(held) = generation.held_of(pool).filter(|held| held.last >= from) else { continue };
+            generation.read(pool, from, upto, bytes_max, &mut frames)?;
+            // The limit was reached inside this one: going on would leave a gap.
+            if frames.last().is_none_or(|last| last.header.last_seq() < held.last) {
+                break;
+            }
+        }
+        Ok(frames)
     }
 
     /// Reads batches of one pool out of one database, from the one that holds `from`.
@@ -146,33 +168,27 @@ impl Frames for HotWindow {
     }
 
     fn oldest(&self, pool: &str) -> Option<u64> {
-        let upto = self.heads.head(pool).seq;
-        let firsts = self.list().into_iter().filter_map(|generation| generation.held_of(pool));
-        firsts.map(|held| held.first).find(|first| *first > 0 && *first <= upto)
+        oldest(&self.list(), pool, self.heads.head(pool).seq)
     }
 
     fn read(&self, pool: &str, from: u64, bytes_max: usize) -> Result<Vec<Frame>, LogError> {
-        let upto = self.heads.head(pool).seq;
-        if from > upto {
-            return Ok(Vec::new());
-        }
-        let oldest = self.oldest(pool).unwrap_or(upto + 1);
-        if from < oldest {
-            return Err(LogError::Trimmed { pool: Arc::from(pool), wanted: from, oldest });
-        }
-        let mut frames = Vec::new();
-        for generation in self.list() {
-            let Some(held) = generation.held_of(pool).filter(|held| held.last >= from) else { continue };
-            generation.read(pool, from, upto, bytes_max, &mut frames)?;
-            // The limit was reached inside this one: going on would leave a gap.
-            if frames.last().is_none_or(|last| last.header.last_seq() < held.last) {
-                break;
+        loop {
+            let list = self.list();
+            let result = self.read_list(&list, pool, from, bytes_max);
+            // A database that was deleted, or opened again, under way: what is there now counts.
+            let same = self.list().iter().map(Arc::as_ptr).eq(list.iter().map(Arc::as_ptr));
+            if result.is_ok() || same {
+                return result;
             }
         }
-        Ok(frames)
     }
 
     fn wait(&self, pool: &str, past: u64, timeout: Duration) -> Head {
         self.heads.wait(pool, past, timeout)
     }
+}
+
+fn oldest(list: &[Arc<Generation>], pool: &str, upto: u64) -> Option<u64> {
+    let firsts = list.iter().filter_map(|generation| generation.held_of(pool)).map(|held| held.first);
+    firsts.into_iter().find(|first| *first > 0 && *first <= upto)
 }

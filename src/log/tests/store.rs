@@ -237,6 +237,28 @@ fn a_log_put_together_elsewhere_goes_on_where_its_mark_says() {
     assert_eq!((store.head("a").seq, store.frames().oldest("a")), (4_001, Some(4_001)));
 }
 
+#[test]
+fn a_generation_that_was_cut_off_at_its_beginning_still_learns_where_the_logs_ended() {
+    let (dir, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut store = open(dir.path());
+    commit(&mut store, "a", 10, 20);
+    let quiet = commit(&mut store, "b", 10, 20);
+    drop(store);
+    drop(open(fresh.path()));
+    copy(&fresh.path().join("hot/000001"), &dir.path().join("hot/000002"));
+    let path = dir.path().join("mark");
+    let written = mark::read(&path).unwrap();
+    mark::create(&path, &mark::Mark { generation: 2, ..written }).unwrap();
+
+    let mut store = open(dir.path());
+    assert_eq!(commit(&mut store, "a", 5, 20).seq, 15);
+    store.window().delete(1).unwrap();
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!((store.head("b"), store.head("a").seq), (quiet, 15));
+    assert_eq!(store.frames().oldest("a"), Some(11));
+}
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
