@@ -17,6 +17,8 @@ use alloc::sync::Arc;
 /// The flow of requests that name none (seed-system.md section 4).
 pub const DEFAULT_FLOW: &str = "default-flow";
 
+const KEYS_FORGOTTEN_AT_ONCE: usize = 4;
+
 pub(crate) fn fairness_id(arrival: &Arrival) -> &str {
     if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id }
 }
@@ -137,7 +139,7 @@ fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
         limit,
         cause,
         retry_after,
-        saturation: turn.state.endpoints.raw,
+        saturation: turn.state.raw_saturation(),
     });
     turn.emit_decision(event);
 }
@@ -148,7 +150,8 @@ fn saturated_without_queue(state: &State) -> bool {
 }
 
 fn provision(turn: &mut Turn<'_>, priority: i32) -> bool {
-    let provisioned = turn.state.bands.values().filter(|b| b.origin == BandOrigin::Provisioned).count();
+    // Every band that is not provisioned is ranked.
+    let provisioned = turn.state.bands.len() - turn.state.ranked.len();
     if provisioned >= usize::try_from(turn.state.policy.max_dynamic_bands).unwrap_or(usize::MAX) {
         return false;
     }
@@ -161,7 +164,8 @@ fn provision(turn: &mut Turn<'_>, priority: i32) -> bool {
 /// in force is charged, so never too much; a receive time of zero is none.
 fn is_spent(state: &State, arrival: &Arrival, priority: i32) -> bool {
     let Some(band) = state.bands.get(&priority) else { return false };
-    let header = arrival.ttl.map(|ttl| state.classes.header_class(ttl));
+    let (_, _, shorter) = budgets(&state.policy, &band.settings, arrival.ttl);
+    let header = shorter.map(|ttl| state.classes.header_class(ttl));
     let (budgets, _, _) = budgets(&state.policy, &band.settings, header);
     let budget = match state.clocks.regime {
         Regime::Unknown => Micros::ZERO,
@@ -207,12 +211,9 @@ fn enqueue(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) {
     let (budgets, budget_source, header_class) = budgets(&state.policy, &band.settings, header);
     let order = ordering::order_key(band.settings.ordering, arrival, state.now, budgets.saturation);
     let depth = band.requests + 1;
-    let flow = known.unwrap_or(FlowId(state.next_flow));
-    if arrival.idempotency.is_some()
-        && state.keys.len() >= usize::try_from(state.policy.idempotency_keys).unwrap_or(usize::MAX)
-        && let Some(key) = state.keys.oldest()
-    {
-        turn.emit(Event::KeyForgotten { key });
+    let flow = known.unwrap_or_else(|| free_flow(state));
+    if arrival.idempotency.is_some() {
+        forget_keys(turn);
     }
     if known.is_none() {
         turn.emit(Event::FlowOpened { flow, priority: who.priority });
@@ -230,6 +231,26 @@ fn enqueue(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) {
     }));
 }
 
+/// Makes room for one more idempotency key. After the limit was lowered, a few go at a time.
+fn forget_keys(turn: &mut Turn<'_>) {
+    let limit = usize::try_from(turn.state.policy.idempotency_keys).unwrap_or(usize::MAX);
+    for _ in 0..KEYS_FORGOTTEN_AT_ONCE {
+        match turn.state.keys.oldest() {
+            Some(key) if turn.state.keys.len() >= limit => turn.emit(Event::KeyForgotten { key }),
+            _ => return,
+        }
+    }
+}
+
+/// The next number that no flow has: numbers come round again after 2^32 flows.
+fn free_flow(state: &State) -> FlowId {
+    let mut id = FlowId(state.next_flow);
+    while state.flows.contains_key(&id) {
+        id = FlowId(id.0.wrapping_add(1));
+    }
+    id
+}
+
 pub(crate) fn apply_flow_opened(state: &mut State, input: &Input, id: FlowId, priority: i32) {
     let Input::Arrived(arrival) = input else { return };
     let name: Arc<str> = Arc::from(fairness_id(arrival));
@@ -245,7 +266,7 @@ pub(crate) fn add_flow(state: &mut State, id: FlowId, name: Arc<str>, priority: 
     }
     let flow = Flow { name, priority, queued: 0, line: BTreeSet::new(), idle_since: None };
     state.flows.insert(id, flow);
-    state.next_flow = state.next_flow.max(id.0.wrapping_add(1));
+    state.next_flow = id.0.wrapping_add(1);
 }
 
 pub(crate) fn apply_enqueued(state: &mut State, input: &Input, e: &Enqueued) {

@@ -43,6 +43,7 @@ impl State {
         self.check_conservation()?;
         self.check_occupancy()?;
         self.check_order()?;
+        self.check_regime()?;
         self.check_expiry()?;
         self.check_indexes()?;
         self.check_leases()
@@ -130,6 +131,12 @@ impl State {
             ),
             Some(Hold::Recovery) | None => Ok(()),
         }
+    }
+
+    /// 5: the regime is the one that the view calls for, unless what the old one ended has still to be ended.
+    fn check_regime(&self) -> Result<(), Violation> {
+        let settled = self.clocks.regime == self.regime_now() || crate::expiry::is_due(self);
+        holds(5, "the regime is not the one that the view calls for", settled)
     }
 
     /// 5: what is due at this instant has been ended, or the next step is due at once.

@@ -7,8 +7,10 @@ use crate::clocks::{Budgets, Clocks, Marks};
 use crate::{Micros, RequestId};
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// How many distinct caller-given budgets are kept apart; beyond it they are rounded down to a class that exists.
-pub(crate) const HEADER_CLASSES: usize = 1_024;
+/// So many distinct caller-given budgets are kept apart exactly. Beyond it they are rounded down onto a grid of eight
+/// steps to each doubling, which has 512 places: 1,024 classes at most, and no budget loses more than an eighth.
+pub(crate) const EXACT_HEADER_CLASSES: usize = 512;
+const GRID_STEPS: u64 = 8;
 
 /// A band and, where the caller shortened the budget, to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,16 +36,15 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// The class that a caller's budget counts as: itself, while fewer than 1,024 are live; else the next smaller one
-    /// that is live, else the next smaller power of two. Never longer than asked.
+    /// The class that a caller's budget counts as: itself, while fewer than 512 are live; else the longer of the
+    /// next smaller live one and the next smaller one of the grid. Never longer than asked.
     pub(crate) fn header_class(&self, ttl: Micros) -> Micros {
-        if self.headers.len() < HEADER_CLASSES || self.headers.contains_key(&ttl) {
+        if self.headers.len() < EXACT_HEADER_CLASSES || self.headers.contains_key(&ttl) {
             return ttl;
         }
-        match self.headers.range(..=ttl).next_back() {
-            Some((live, _)) => *live,
-            None => Micros(1 << (63 - ttl.0.max(1).leading_zeros())),
-        }
+        let octave = 1_u64 << (63 - ttl.0.max(1).leading_zeros());
+        let grid = Micros(ttl.0 - ttl.0 % (octave / GRID_STEPS).max(1));
+        self.headers.range(..=ttl).next_back().map_or(grid, |(live, _)| grid.max(*live))
     }
 
     pub(crate) fn push(

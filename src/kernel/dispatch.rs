@@ -13,6 +13,8 @@ use alloc::boxed::Box;
 
 /// Without in-flight credit the seed system's pace is the only brake: one request a millisecond.
 const PACE: Micros = Micros::from_millis(1);
+/// No request is taken to generate more tokens than this, so that sums of them stay exact.
+const MOST_OUTPUT: u64 = 1 << 40;
 /// While a band waits for an open tick of a soft-reflective ceiling, the next step is this near.
 const TICK: Micros = Micros::from_millis(1);
 
@@ -133,7 +135,7 @@ fn dispatch(turn: &mut Turn<'_>, id: RequestId, raw: Ratio, effective: Ratio, ce
     let output_estimate = match &state.policy.detector {
         Detector::Concurrency { output_estimate: Some(estimate), .. } => {
             let input = u64::from(queued.prompt_tokens);
-            saturation::estimate_tokens(input, Some(*estimate)).saturating_sub(input)
+            saturation::estimate_tokens(input, Some(*estimate)).saturating_sub(input).min(MOST_OUTPUT)
         }
         _other => 0,
     };

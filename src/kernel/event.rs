@@ -230,7 +230,7 @@ pub struct Rejected {
     pub cause: Option<Cause>,
     /// Whole seconds for `Retry-After`, 1 to 30, where a figure can be given honestly.
     pub retry_after: Option<u8>,
-    /// The raw gauge as last viewed.
+    /// The raw gauge.
     pub saturation: Ratio,
 }
 

@@ -37,7 +37,7 @@ fn first(state: &State) -> Option<(Micros, u8, Due)> {
 }
 
 /// Is anything due at this instant? (The instants alone: this is asked in every step.)
-fn is_due(state: &State) -> bool {
+pub(crate) fn is_due(state: &State) -> bool {
     let now = state.now;
     let past =
         |entry: Option<&(Micros, RequestId)>, span: Micros| entry.is_some_and(|(at, _)| *at + span <= now);
@@ -51,12 +51,8 @@ fn is_due(state: &State) -> bool {
 
 /// Ends what is due. If the step has no room for all of it, the turn knows: nothing is dispatched past it.
 pub(crate) fn due(turn: &mut Turn<'_>) {
-    if !is_due(turn.state) {
-        turn.behind = false;
-        return;
-    }
-    turn.behind = true;
-    while turn.has_room() {
+    turn.behind = is_due(turn.state);
+    while turn.behind && turn.has_room() {
         match first(turn.state) {
             Some((due, _, what)) if due <= turn.now() => match what {
                 Due::Budget(id) => budget_ended(turn, id),
@@ -65,11 +61,9 @@ pub(crate) fn due(turn: &mut Turn<'_>) {
                 Due::Ticket(id) => evict(turn, id, Cause::TicketAbandoned),
                 Due::Lease(id) => leases::lapsed(turn, id),
             },
-            _ => {
-                turn.behind = false;
-                return;
-            }
+            _ => break,
         }
+        turn.behind = is_due(turn.state);
     }
 }
 

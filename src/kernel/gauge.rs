@@ -27,6 +27,14 @@ impl State {
         }
     }
 
+    /// The raw gauge now.
+    pub(crate) fn raw_saturation(&self) -> Ratio {
+        match self.policy.detector {
+            Detector::Utilization { .. } => self.endpoints.raw,
+            Detector::Concurrency { .. } | Detector::Pushed => self.gauge(false).effective,
+        }
+    }
+
     /// No endpoint has fresh metrics, and the detector needs them.
     pub(crate) fn is_blind(&self) -> bool {
         self.policy.detector.reads_metrics() && self.endpoints.all_stale()
@@ -85,7 +93,7 @@ impl State {
                 ended,
                 slack: endpoint.slack(),
                 requests: endpoint.leases.len() as u64 + share(elsewhere),
-                tokens: endpoint.tokens + share(self.endpoints.elsewhere_tokens),
+                tokens: endpoint.tokens.saturating_add(share(self.endpoints.elsewhere_tokens)),
             }
         })
     }

@@ -29,15 +29,20 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Only a lease without an open stream can lapse (contract.md, *Leases*).
-    fn lapses(&self) -> bool {
-        matches!(self.face, Face::Held | Face::Ticket)
+    /// Only a lease without an open stream can lapse (contract.md, *Leases*). A fail-open stream that outlived a
+    /// restart is not open with us any more: nobody would ever tell of its end.
+    pub(crate) fn lapses(&self) -> bool {
+        match self.face {
+            Face::Held | Face::Ticket => true,
+            Face::ExtProcOpen => self.heard_at > self.dispatched_at,
+            Face::Stream | Face::Proxy | Face::ExtProcClosed | Face::Untracked => false,
+        }
     }
 
     /// Tokens it holds: the prompt until its first byte, and the estimated output until its end.
     fn tokens(&self) -> u64 {
         let prompt = if self.first_byte { 0 } else { u64::from(self.prompt_tokens) };
-        prompt + self.output_estimate
+        prompt.saturating_add(self.output_estimate)
     }
 
     /// Its place in the endpoint table; `None` where it loads no endpoint of the pool.
@@ -178,8 +183,8 @@ pub(crate) fn apply_renewed(state: &mut State, id: RequestId) {
     let now = state.now;
     if let Some(lease) = state.leases.get_mut(&id) {
         state.lapsing.remove(&(lease.heard_at, id));
-        lease.heard_at = now;
-        state.lapsing.insert((now, id));
+        lease.heard_at = lease.heard_at.max(now);
+        state.lapsing.insert((lease.heard_at, id));
     } else if let Some(queued) = state.queued.get_mut(&id) {
         state.tickets.remove(&(queued.heard_at, id));
         queued.heard_at = now;
@@ -261,8 +266,9 @@ pub(crate) fn apply_program_forgotten(state: &mut State, name: &str) {
 }
 
 impl State {
-    /// How long idle programs are remembered: the longest of any band, zero = for ever.
-    pub(crate) fn program_ttl(&self) -> Micros {
+    /// How long idle programs are remembered: the longest of any band; `None` = for ever. Without a band that asks
+    /// for attained service there is nothing to remember them for.
+    fn program_ttl(&self) -> Option<Micros> {
         let ttl = |fairness: &Fairness| match fairness {
             Fairness::ProgramAware(params) => Some(params.state_ttl),
             Fairness::GlobalStrict | Fairness::RoundRobin => None,
@@ -270,16 +276,15 @@ impl State {
         let mut longest = Micros::ZERO;
         for ttl in self.bands.values().filter_map(|band| ttl(&band.settings.fairness)) {
             if ttl.is_zero() {
-                return Micros::ZERO;
+                return None;
             }
             longest = longest.max(ttl);
         }
-        longest
+        Some(longest)
     }
 
     pub(crate) fn program_deadline(&self) -> Option<Micros> {
         let (since, _) = self.idle_programs.first()?;
-        let ttl = self.program_ttl();
-        (!ttl.is_zero()).then(|| *since + ttl)
+        self.program_ttl().map(|ttl| *since + ttl)
     }
 }

@@ -3,7 +3,8 @@
 use crate::expiry;
 use crate::turn::Turn;
 use crate::{
-    Cause, Event, Face, LeaseEnd, LeaseEndCause, Micros, Regime, RequestId, State, Whereabouts, leases,
+    Cause, DECISIONS_PER_STEP, Event, Face, LeaseEnd, LeaseEndCause, Micros, Regime, RequestId, State,
+    Whereabouts, leases,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -32,12 +33,13 @@ pub(crate) fn apply_start(state: &mut State, resumable_until: Micros) {
         detach(state, id, resumable_until);
     }
     for (id, lease) in &mut state.leases {
-        lease.heard_at = now;
+        // Later than the dispatch, always: by that a lease is known to have outlived a restart.
+        lease.heard_at = now.max(lease.dispatched_at + Micros(1));
         if lease.face.survives_restart() {
             lease.orphan = true;
             state.orphans.insert(*id);
-            if matches!(lease.face, Face::Held | Face::Ticket) {
-                state.lapsing.insert((now, *id));
+            if lease.lapses() {
+                state.lapsing.insert((lease.heard_at, *id));
             }
         } else {
             lease.doomed = true;
@@ -104,7 +106,7 @@ pub(crate) fn settle_orphans(turn: &mut Turn<'_>) {
     let ready = !state.recovering
         && !state.orphans.is_empty()
         && state.clocks.regime == Regime::HasEndpoints
-        && state.policy.detector.reads_metrics()
+        // Whatever the detector reads: where nothing is sampled, orphans lapse.
         && usize::from(state.endpoints.fresh) == state.endpoints.table.len();
     if !ready {
         return;
@@ -169,11 +171,13 @@ pub(crate) fn drain(turn: &mut Turn<'_>) {
     if turn.state.draining_until.is_none_or(|until| until > turn.now()) {
         return;
     }
-    while turn.has_room() && turn.state.has_drainable() {
-        let next = turn.state.queued.iter().find(|(_, q)| q.face != Face::Ticket).map(|(id, _)| *id);
-        match next {
-            Some(id) => expiry::evict(turn, id, Cause::ShuttingDown),
-            None => break,
-        }
+    if !turn.state.has_drainable() {
+        return;
+    }
+    let room = DECISIONS_PER_STEP.saturating_sub(turn.decided);
+    let callers = turn.state.queued.iter().filter(|(_, queued)| queued.face != Face::Ticket);
+    let ids: Vec<RequestId> = callers.map(|(id, _)| *id).take(room).collect();
+    for id in ids {
+        expiry::evict(turn, id, Cause::ShuttingDown);
     }
 }

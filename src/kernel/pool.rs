@@ -51,16 +51,13 @@ pub(crate) fn move_gauge(turn: &mut Turn<'_>, before: (u16, u16, Ratio)) {
     }
 }
 
-/// Time alone can make the pool blind: all endpoints stale for `blindAfter`.
-pub(crate) fn blindness(turn: &mut Turn<'_>) {
-    if turn.state.blind_deadline().is_some_and(|due| due <= turn.now()) {
-        settle_regime(turn);
-    }
-}
-
-/// Brings the regime in line with the view.
-pub(crate) fn settle_regime(turn: &mut Turn<'_>) {
+/// Brings the regime in line with the view and with time (all endpoints stale for `blindAfter`); says whether it
+/// changed. Not while more is due than the step can end: a budget that ran out is not saved by a change of regime.
+pub(crate) fn settle_regime(turn: &mut Turn<'_>) -> bool {
     let from = turn.state.clocks.regime;
+    if turn.behind {
+        return false;
+    }
     let to = turn.state.regime_now();
     if from != to {
         let (endpoints, fresh) = (turn.state.endpoints.len(), turn.state.endpoints.fresh);
@@ -69,11 +66,12 @@ pub(crate) fn settle_regime(turn: &mut Turn<'_>) {
             turn.emit(Event::HoldLifted);
         }
     }
+    from != to
 }
 
 impl State {
     /// The regime that the view of the pool calls for at this instant.
-    fn regime_now(&self) -> Regime {
+    pub(crate) fn regime_now(&self) -> Regime {
         let view = &self.endpoints;
         let current = self.clocks.regime;
         if !view.seen {
@@ -89,10 +87,11 @@ impl State {
             let back = current != Regime::NoFreshMetrics || view.fresh_rounds >= FRESH_ROUNDS;
             return if back { Regime::HasEndpoints } else { Regime::NoFreshMetrics };
         }
+        if current != Regime::HasEndpoints {
+            return Regime::NoFreshMetrics;
+        }
         match view.blind_since() {
-            Some(since) if current == Regime::HasEndpoints && self.now < since + self.policy.blind_after => {
-                Regime::HasEndpoints
-            }
+            Some(since) if self.now < since + self.policy.blind_after => Regime::HasEndpoints,
             _ => Regime::NoFreshMetrics,
         }
     }

@@ -154,8 +154,8 @@ impl Band {
             return None;
         }
         let k = u128::from(self.refusals) + 1;
-        let micros = k * window / count;
-        (micros >= 1_000_000).then(|| u8::try_from(micros.div_ceil(1_000_000).min(30)).unwrap_or(30))
+        let (spent, rate) = (k * window, count * 1_000_000);
+        (spent >= rate).then(|| u8::try_from(spent.div_ceil(rate).min(30)).unwrap_or(30))
     }
 }
 

@@ -69,8 +69,7 @@ fn decide(turn: &mut Turn<'_>) {
         lifecycle::started(turn);
     }
     lifecycle::recover(turn);
-    pool::blindness(turn);
-    expiry::due(turn);
+    time_passed(turn);
     match turn.input {
         Input::Started(_) | Input::TimePassed => {}
         Input::Arrived(arrival) => arrival::arrived(turn, arrival),
@@ -85,13 +84,21 @@ fn decide(turn: &mut Turn<'_>) {
         Input::Stopped => turn.emit(Event::StopNoted),
         Input::LogResumed { refused, .. } => turn.emit(Event::RefusalsNoted { refused: *refused }),
     }
-    if !matches!(turn.input, Input::Arrived(_) | Input::Ended(_)) {
+    if turn.behind || !matches!(turn.input, Input::Arrived(_) | Input::Ended(_)) {
         // Another regime or other budgets may have made something due at this very instant.
-        expiry::due(turn);
+        time_passed(turn);
     }
     lifecycle::drain(turn);
     dispatch::until_blocked(turn);
     bands::collect(turn);
+}
+
+/// What ended under the regime in force ends first; then time itself may have brought another regime.
+fn time_passed(turn: &mut Turn<'_>) {
+    expiry::due(turn);
+    if pool::settle_regime(turn) {
+        expiry::due(turn);
+    }
 }
 
 /// The only place where the state changes. No logic here: one call per event, into the file of its concern.
@@ -133,7 +140,9 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         Event::CeilingTicked { tick } => state.tick = *tick,
         Event::DrainBegun { until } => state.draining_until = Some(*until),
         Event::StopNoted => state.stopped = true,
-        Event::RefusalsNoted { refused } => state.counters.refused_outside += refused,
+        Event::RefusalsNoted { refused } => {
+            state.counters.refused_outside = state.counters.refused_outside.saturating_add(*refused);
+        }
         Event::Ignored { what } => match what {
             Ignored::UnknownRequest | Ignored::AlreadyEnded | Ignored::UnknownSlot | Ignored::NoChange => {}
         },
