@@ -247,7 +247,8 @@ impl Pool {
 
     fn next_wake(&self, refused: bool) -> Option<Micros> {
         let noted = refused.then_some(self.refusals_noted_at + REFUSALS_NOTED_EVERY);
-        let drained = self.drain_until.map(|until| until.max(self.state.now()) + CUT_GRACE);
+        let now = self.state.now();
+        let drained = self.drain_until.map(|until| if until > now { until } else { until + CUT_GRACE });
         [self.state.next_deadline(), noted, drained].into_iter().flatten().min()
     }
 

@@ -132,6 +132,11 @@ impl Waiters {
         let Some(waiter) = self.queued.remove(&id) else {
             return;
         };
+        // A repeated call goes by the name of the first one.
+        let named = step.events.iter().find_map(|event| match event {
+            Event::Repeated { of, .. } => Some(*of),
+            _ => None,
+        });
         let enqueued = step.events.iter().find_map(|event| match event {
             Event::Enqueued(e) => Some((e.priority, state.flow_name(e.flow).unwrap_or_default())),
             Event::Rejected(e) => Some((e.priority, "")),
@@ -139,7 +144,7 @@ impl Waiters {
         });
         let (priority, flow) = enqueued.unwrap_or_default();
         let admitted = Admitted {
-            id,
+            id: named.unwrap_or(id),
             seq: step.seq,
             waited: weir_kernel::Micros::ZERO,
             priority,
@@ -147,7 +152,7 @@ impl Waiters {
             endpoint: None,
             regime: state.regime(),
             shadow: true,
-            repeated: false,
+            repeated: named.is_some(),
         };
         to.push(Release::Decision(waiter.promise, Decision::Admitted(admitted)));
     }

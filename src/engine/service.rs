@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir_kernel::{Micros, Policy};
 use weir_log::store::Frames;
 use weir_log::writer::{LogMetrics, LogStatus, WriterHandle};
-use weir_log::{LogError, SegmentError};
+use weir_log::{LogError, SegmentError, pool_name_fault};
 
 /// Arrivals of one pool that may wait for their first look, unless the options say otherwise.
 pub const INBOX_ARRIVALS_MAX: usize = 65_536;
@@ -55,6 +55,14 @@ pub enum EngineError {
     /// Sealed parts of the log or its snapshots do not read.
     #[error(transparent)]
     Sealed(#[from] SegmentError),
+    /// A name that no pool can have.
+    #[error("pool name {pool:?}: {fault}")]
+    Name {
+        /// The name.
+        pool: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
     /// The operating system gave no thread.
     #[error("pool {pool}: no thread: {error}")]
     Thread {
@@ -99,6 +107,11 @@ impl Engine {
     /// # Errors
     /// The log does not open or does not fold, or the system has no thread for a pool.
     pub fn open(options: EngineOptions) -> Result<Engine, EngineError> {
+        for pool in options.pools.keys() {
+            if let Some(fault) = pool_name_fault(pool) {
+                return Err(EngineError::Name { pool: pool.clone(), fault });
+            }
+        }
         let names: Vec<&str> = options.pools.keys().map(String::as_str).collect();
         let Opened { writer, keeping, mut states, last_logged } = open(&options.place, &options.log, &names)?;
         let clock = options.clock.unwrap_or_else(|| Clock::starting_after(last_logged));

@@ -160,7 +160,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Takes a push in and hands it to the pool before it returns, so that a request made after it finds it there.
+    /// Takes a push in and hands it to the pool before it returns, so that a request made after it finds it there
+    /// (while earlier rounds are unread, as when the log fails: with the next round).
     ///
     /// # Errors
     /// More endpoints than a pool can have; nothing is changed.

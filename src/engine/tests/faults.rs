@@ -1,6 +1,7 @@
 //! The log fails, the kernel fails, the inbox fills, the service stops: nobody is left without an answer.
 
 use super::rig::{Setup, pushed_policy, wait, wait_for};
+use crate::engine::EngineError;
 use crate::engine::inbox::{Intake, Message};
 use crate::engine::pool::End;
 use crate::engine::{
@@ -202,4 +203,7 @@ fn several_pools_stop_in_order_or_are_left() {
     let Decision::Refused(refused) = wait_for(pending) else { panic!("the pool is unknown") };
     assert_eq!(refused.reason, Reason::ShuttingDown);
     drop(Engine::open(options()).unwrap());
+    let mut bad = options();
+    bad.pools.insert("a/b".to_owned(), PoolOptions::default());
+    assert!(matches!(Engine::open(bad), Err(EngineError::Name { pool, .. }) if pool == "a/b"));
 }
