@@ -1,13 +1,214 @@
-//! `weir serve`.
+//! `weir serve`: the service, until it is told to stop.
+//!
+//! SIGTERM and SIGINT stop it in order. SIGHUP, or a change of the file, puts other settings in force if they are
+//! valid as a whole; otherwise it says why and changes nothing.
 
+use super::config::environment;
+use crate::engine::Place;
+use crate::gateway::Service;
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weir_config::{Effective, PoolSettings, format_duration};
+
+/// How often the file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The settings; else ./weir.yaml, else the built-in defaults.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Where to listen, in place of weir.listen. Port 0 = any free one.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// The data directory, in place of weir.log.dir.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Where to write the address that is listened on, once it is.
+    #[arg(long)]
+    port_file: Option<PathBuf>,
+}
 
 /// Runs `weir serve`.
-pub fn run(_args: Args) -> ExitCode {
-    eprintln!("weir serve: not in this build");
-    ExitCode::FAILURE
+pub fn run(args: Args) -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").or_else(|_| "info".parse());
+    if let Ok(filter) = filter {
+        // Set before, it stays.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr)
+            .try_init();
+    }
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+fn start(args: Args) -> Result<(), Failure> {
+    let settings = load(&args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(args, settings));
+    // Reads of the file system and of clients that hang must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
+}
+
+fn load(args: &Args) -> Result<Effective, weir_config::Mistakes> {
+    let mut settings = weir_config::load(args.config.as_deref(), environment())?;
+    if let Some(listen) = args.listen {
+        settings.settings.listen = listen;
+    }
+    if let Some(dir) = &args.data {
+        settings.settings.log.dir.clone_from(dir);
+    }
+    Ok(settings)
+}
+
+async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
+    let [mut terminate, mut interrupt, mut hangup] = signals()?;
+    complain(&settings);
+    let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
+    print!("{}", in_force(&settings, service.addr()));
+    std::io::stdout().flush()?;
+    if let Some(file) = &args.port_file {
+        write_whole(file, &service.addr().to_string())?;
+    }
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut changed_at = settings.file.as_deref().and_then(changed);
+    loop {
+        let asked = tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => true,
+            _ = look.tick() => false,
+        };
+        let now = settings.file.as_deref().and_then(changed);
+        if asked || (now.is_some() && now != changed_at) {
+            changed_at = now;
+            reload(&service, &args, &mut settings).await;
+        }
+    }
+    let drain = Duration::from_micros(settings.settings.drain_timeout.0);
+    tracing::info!(
+        drain_ms = drain.as_millis() as u64,
+        "stopping: no new requests; what is queued is served"
+    );
+    let stopping = service.stop(drain);
+    let mut stopping = std::pin::pin!(stopping);
+    loop {
+        tokio::select! {
+            stopped = &mut stopping => {
+                stopped?;
+                tracing::info!("stopped");
+                return Ok(());
+            }
+            _ = terminate.recv() => tracing::info!("already stopping"),
+            _ = interrupt.recv() => tracing::info!("already stopping"),
+        }
+    }
+}
+
+fn signals() -> std::io::Result<[Signal; 3]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?])
+}
+
+fn complain(settings: &Effective) {
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    for notice in &settings.notices {
+        tracing::info!("{notice}");
+    }
+}
+
+fn changed(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).and_then(|meta| meta.modified()).ok()
+}
+
+async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
+    let new = match load(args) {
+        Ok(new) => new,
+        Err(mistakes) => {
+            tracing::error!("the settings are not changed: {mistakes}");
+            return;
+        }
+    };
+    match service.reload(settings, &new).await {
+        Ok(unchanged) => {
+            complain(&new);
+            for name in unchanged {
+                tracing::warn!("{name} differs, which takes a restart");
+            }
+            tracing::info!("other settings are in force");
+            *settings = new;
+        }
+        Err(error) => tracing::error!("not all settings could be changed: {error}"),
+    }
+}
+
+/// What holds, for the operator who looks at the start.
+fn in_force(settings: &Effective, addr: SocketAddr) -> String {
+    let from =
+        settings.file.as_ref().map_or("built-in defaults".to_owned(), |file| file.display().to_string());
+    let service = &settings.settings;
+    let mut text = format!(
+        "weir {} listens on http://{addr}\nsettings: {from}\ndata: {} (durability {})\ndrainTimeout: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        service.log.dir.display(),
+        match service.log.durability {
+            weir_config::Durability::Group => "group",
+            weir_config::Durability::Interval => "interval",
+        },
+        format_duration(service.drain_timeout),
+    );
+    for (name, pool) in &settings.pools {
+        text.push_str(&pool_in_force(name, pool));
+    }
+    text
+}
+
+fn pool_in_force(name: &str, pool: &PoolSettings) -> String {
+    let policy = &pool.policy;
+    let budget = |span: weir_kernel::Micros| match span.is_zero() {
+        true => "none".to_owned(),
+        false => format_duration(span),
+    };
+    let limit = |limit: u64| if limit == 0 { "unlimited".to_owned() } else { limit.to_string() };
+    let endpoints = pool.endpoints.as_ref().map_or("pushed".to_owned(), |list| list.len().to_string());
+    format!(
+        "pool {name}: {}, defaultRequestTTL {}, noEndpointRequestTTL {}, maxRequests {}, maxBytes {}, bands {:?}, \
+         detector {}, usage limit {}, endpoints {endpoints}, leaseTimeout {}\n",
+        match (policy.flow_control, policy.observe) {
+            (false, _) => "flow control off",
+            (true, true) => "observe",
+            (true, false) => "enforce",
+        },
+        budget(policy.saturation_budget),
+        budget(policy.no_endpoint_budget),
+        limit(policy.max_requests),
+        limit(policy.max_bytes),
+        policy.bands.keys().rev().collect::<Vec<_>>(),
+        pool.detector_name,
+        pool.usage_limit_name,
+        budget(policy.lease_timeout),
+    )
+}
+
+/// Written beside and moved into place, so that whoever waits for the file never reads half of it.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let beside = file.with_extension("tmp");
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, file)
 }

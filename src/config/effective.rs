@@ -91,8 +91,6 @@ pub struct GatewaySettings {
     pub max_in_flight: u64,
     /// How long answers may take to leave once all is decided at a stop.
     pub close_timeout: Micros,
-    /// Steps kept in memory per pool for a look at the newest.
-    pub recent_steps: u64,
 }
 
 /// One pool.

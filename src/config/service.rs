@@ -59,7 +59,6 @@ fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
         head_timeout: section.span(reading, "headTimeout"),
         max_in_flight: section.amount(reading, "maxInFlight"),
         close_timeout: section.span(reading, "closeTimeout"),
-        recent_steps: section.amount(reading, "recentSteps"),
     }
 }
 

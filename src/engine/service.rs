@@ -165,6 +165,11 @@ impl Engine {
         self.writer.metrics()
     }
 
+    /// The log's writer, for those who outlive a look at it.
+    pub fn log_writer(&self) -> Arc<WriterHandle> {
+        Arc::clone(&self.writer)
+    }
+
     /// The log's durable batches of every pool, to read and to follow.
     pub fn log_frames(&self) -> Arc<dyn Frames> {
         self.writer.frames()

@@ -60,7 +60,7 @@ async fn held(gateway: &Gateway, parts: &Parts, body: Body) -> Result<Response, 
     let name = pool.handle.name();
     let key = found.key()?.map(|key| key.hashed(name, &body));
     let terms =
-        Terms { now: pool.handle.clock().now(), face: Face::Held, trust_priority: pool.trust_priority };
+        Terms { now: pool.handle.clock().now(), face: Face::Held, trust_priority: pool.trusts_priority() };
     let (arrival, priority_ignored) = ask.into_arrival(terms, key);
     if priority_ignored {
         GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);

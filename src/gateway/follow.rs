@@ -1,8 +1,8 @@
-//! Follows the durable steps of each pool: into the figures, into the ring, and once a second into one line that sums
-//! up what was dropped.
+//! Follows the durable steps of each pool: into the figures, and once a second into one line that sums up what was
+//! dropped.
 
+use super::history::History;
 use super::metrics::Metrics;
-use super::ring::Ring;
 use super::state::{Gateway, PoolFace};
 use crate::engine::PoolHandle;
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(1);
 /// Begins to follow every pool of a gateway.
 pub fn all(gateway: &Gateway) -> Vec<JoinHandle<()>> {
     let follow =
-        |pool: &PoolFace| start(pool.handle.clone(), Arc::clone(&gateway.metrics), Arc::clone(&pool.ring));
+        |pool: &PoolFace| start(pool.handle.clone(), Arc::clone(&gateway.metrics), gateway.history.clone());
     gateway.pools().map(follow).collect()
 }
 
 /// Begins to follow a pool, from its state at this moment on.
-fn start(pool: PoolHandle, metrics: Arc<Metrics>, ring: Arc<Ring>) -> JoinHandle<()> {
+fn start(pool: PoolHandle, metrics: Arc<Metrics>, history: History) -> JoinHandle<()> {
     // Subscribed before the state is looked at: what comes in between is skipped by its sequence.
     let mut steps = pool.subscribe();
     tokio::spawn(async move {
@@ -38,21 +38,9 @@ fn start(pool: PoolHandle, metrics: Arc<Metrics>, ring: Arc<Ring>) -> JoinHandle
             tokio::select! {
                 batch = steps.recv() => match batch {
                     Ok(batch) => {
-                        let before = metrics.seq(&name);
-                        let first = batch.first().map_or(0, |step| step.seq);
-                        let missed = first.saturating_sub(before + 1);
-                        if missed > 0 {
-                            metrics.gateway.steps_missed.fetch_add(missed, Ordering::Relaxed);
-                        }
                         metrics.apply(&name, &batch);
-                        ring.push(&batch);
                     }
-                    Err(RecvError::Lagged(batches)) => {
-                        tracing::warn!(pool = name, batches, "the figures fell behind the log");
-                        if !restate(&pool, &metrics).await {
-                            return;
-                        }
-                    }
+                    Err(RecvError::Lagged(_)) => catch_up(&name, &metrics, &history).await,
                     Err(RecvError::Closed) => break,
                 },
                 _ = tick.tick() => summary(&name, &metrics, &mut said),
@@ -60,6 +48,27 @@ fn start(pool: PoolHandle, metrics: Arc<Metrics>, ring: Arc<Ring>) -> JoinHandle
         }
         summary(&name, &metrics, &mut said);
     })
+}
+
+/// What the broadcast lost is read from the log, so that the figures stay equal to it.
+async fn catch_up(pool: &str, metrics: &Arc<Metrics>, history: &History) {
+    let (pool, metrics, history) = (pool.to_owned(), Arc::clone(metrics), history.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let from = metrics.seq(&pool) + 1;
+        let steps = history.steps(&pool, Some(from));
+        let read = steps.and_then(|steps| {
+            for step in steps {
+                metrics.apply(&pool, &[step?]);
+            }
+            Ok(())
+        });
+        if let Err(error) = read {
+            metrics.gateway.gaps.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(pool, %error, "the figures fell behind the log and could not catch up");
+        }
+    });
+    // A panic there leaves a gap, which the next batch shows.
+    let _ = read.await;
 }
 
 async fn restate(pool: &PoolHandle, metrics: &Metrics) -> bool {

@@ -1,28 +1,29 @@
 //! `GET /v1/pools/{pool}/log?from=SEQ&limit=N&follow=true`: the durable steps of a running server as NDJSON.
 //!
-//! Served from memory, as far back as the ring goes. What is older is said to be (410, with the first sequence that is
-//! to be had), never skipped: it is in the data directory, which `weir log cat` reads once the server has stopped.
+//! From the log itself, sealed or hot, then live. What is no longer kept is said to be (410, with the first sequence
+//! that is), never skipped.
 
+use super::history::{History, Steps};
 use super::problem::{Fault, Invalid};
 use super::query;
-use super::ring::{Read, Ring, line};
 use super::state::Gateway;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request};
-use std::convert::Infallible;
 use std::sync::Arc;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::ReceiverStream;
+use weir_kernel::Step;
+use weir_log::SegmentError;
 
-/// Steps of one answer without `follow`, at most.
-const LIMIT_MAX: u64 = 100_000;
-
-/// Steps read at once.
-const CHUNK: usize = 256;
+/// Bytes of lines that are sent at once.
+const CHUNK: usize = 64 << 10;
 
 /// What is asked for.
 struct Span {
@@ -37,7 +38,7 @@ fn span(query: Option<&str>) -> Result<Span, Invalid> {
         let number = |max, allowed| super::ask::whole(name.to_string(), value.as_bytes(), max, allowed);
         match &*name {
             "from" => span.from = Some(number(u64::MAX, "a sequence, from 1")?.max(1)),
-            "limit" => span.limit = Some(number(LIMIT_MAX, "a whole number from 0 to 100000")?),
+            "limit" => span.limit = Some(number(u64::from(u32::MAX), "a whole number, up to 4294967295")?),
             "follow" => {
                 span.follow = match &*value {
                     "true" | "" => true,
@@ -59,66 +60,150 @@ pub async fn read(
 ) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;
     let span = span(request.uri().query())?;
+    // Subscribed before the end is looked at: nothing falls between what is read and what comes live.
+    let live = span.follow.then(|| pool.handle.subscribe());
     let durable = pool.handle.status().durable;
-    let ring = Arc::clone(&pool.ring);
-    // Without a start: whatever the ring holds, or with `follow` only what is still to come.
-    let from = match span.from {
-        Some(from) => from,
-        None if span.follow => durable + 1,
-        None => match ring.read(0, 1, durable) {
-            Read::From(first) => first,
-            Read::Steps(_) => 1,
-        },
-    };
-    if let Read::From(first) = ring.read(from, 1, durable) {
-        return Err(Fault::Gone(format!(
-            "steps before {first} are not in memory; `weir log cat` reads them from the data directory of a stopped server"
-        )));
+    let from = span.from.or(span.follow.then_some(durable + 1));
+    let mut past = None;
+    let mut next = from.unwrap_or(1);
+    if from.is_none_or(|from| from <= durable) {
+        let (first, rest) = open(gateway.history.clone(), name.clone(), from).await?;
+        next = first.as_ref().map_or(next, |step| step.seq);
+        past = Some((first, rest));
     }
-    let mut response = Response::new(stream(ring, from, span, durable));
+    let (to, lines) = mpsc::channel(4);
+    let lines_of = Lines { to, left: span.limit.unwrap_or(u64::MAX), next, buffer: Vec::new() };
+    tokio::spawn(pump(lines_of, past, live, gateway.history.clone(), name));
+    let mut response = Response::new(Body::from_stream(ReceiverStream::new(lines)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
 }
 
-/// Lines as they can be sent; the reader sets the pace, and one that falls out of the ring is told so and ended.
-fn stream(ring: Arc<Ring>, mut from: u64, span: Span, durable: u64) -> Body {
-    let (to, lines) = mpsc::channel::<Result<Bytes, Infallible>>(4);
-    let mut left = span.limit.unwrap_or(if span.follow { u64::MAX } else { LIMIT_MAX });
-    tokio::spawn(async move {
-        let mut head = ring.head();
-        while left > 0 {
-            head.borrow_and_update();
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK);
-            let steps = match ring.read(from, most, durable) {
-                Read::Steps(steps) => steps,
-                Read::From(first) => {
-                    let text =
-                        format!("{{\"gap\":{{\"from\":{from},\"to\":{}}}}}\n", first.saturating_sub(1));
-                    let _ = to.send(Ok(text.into())).await;
-                    return;
+/// The first step is read before the answer begins, so that what is not to be had has a status.
+async fn open(history: History, pool: String, from: Option<u64>) -> Result<(Option<Step>, Steps), Fault> {
+    let opened = spawn_blocking(move || {
+        let mut steps = history.steps(&pool, from)?;
+        Ok((steps.next().transpose()?, steps))
+    });
+    match opened.await {
+        Ok(Ok(opened)) => Ok(opened),
+        Ok(Err(error @ SegmentError::Trimmed { .. })) => Err(Fault::Gone(error.to_string())),
+        Ok(Err(error)) => Err(Fault::Internal(error.to_string())),
+        Err(_) => Err(Fault::Internal("the reader of the log failed".to_owned())),
+    }
+}
+
+/// The reader is gone, or has all that it asked for.
+struct Enough;
+
+struct Lines {
+    to: mpsc::Sender<Result<Bytes, SegmentError>>,
+    left: u64,
+    /// The sequence of the next line.
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    fn put(&mut self, step: &Step) -> Result<(), Enough> {
+        if self.left == 0 {
+            return Err(Enough);
+        }
+        self.left -= 1;
+        self.next = step.seq + 1;
+        line(&mut self.buffer, step);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.buffer).into()
+    }
+
+    async fn send(&mut self) -> Result<(), Enough> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let chunk = self.take();
+        self.to.send(Ok(chunk)).await.map_err(|_| Enough)
+    }
+
+    /// From the log, on a thread for that; the reader sets the pace. An error ends the body unfinished.
+    fn read(&mut self, steps: impl Iterator<Item = Result<Step, SegmentError>>) -> Result<(), Enough> {
+        for step in steps {
+            match step {
+                Ok(step) => self.put(&step)?,
+                Err(error) => {
+                    let _ = self.to.blocking_send(Err(error));
+                    return Err(Enough);
                 }
-            };
-            if steps.is_empty() {
-                let come = span.follow
-                    && tokio::select! {
-                        changed = head.changed() => changed.is_ok(),
-                        () = to.closed() => false,
-                    };
-                if !come {
-                    return;
-                }
-                continue;
             }
-            let mut chunk = BytesMut::new();
-            for step in &steps {
-                chunk.extend_from_slice(&line(step));
-                from = step.seq + 1;
-            }
-            left -= steps.len() as u64;
-            if to.send(Ok(chunk.freeze())).await.is_err() {
-                return;
+            if self.buffer.len() >= CHUNK {
+                let chunk = self.take();
+                self.to.blocking_send(Ok(chunk)).map_err(|_| Enough)?;
             }
         }
+        Ok(())
+    }
+}
+
+async fn pump(
+    mut lines: Lines,
+    past: Option<(Option<Step>, Steps)>,
+    live: Option<Receiver<Arc<[Step]>>>,
+    history: History,
+    pool: String,
+) {
+    if let Some((first, rest)) = past {
+        lines = from_log(lines, first, rest).await;
+    }
+    if lines.send().await.is_err() {
+        return;
+    }
+    let Some(mut live) = live else { return };
+    while lines.left > 0 {
+        let batch = tokio::select! {
+            batch = live.recv() => batch,
+            () = lines.to.closed() => return,
+        };
+        match batch {
+            Ok(batch) => {
+                let next = lines.next;
+                for step in batch.iter().skip_while(|step| step.seq < next) {
+                    if lines.put(step).is_err() {
+                        break;
+                    }
+                }
+            }
+            // A slow reader catches up from the log itself.
+            Err(RecvError::Lagged(_)) => match open(history.clone(), pool.clone(), Some(lines.next)).await {
+                Ok((first, rest)) => lines = from_log(lines, first, rest).await,
+                Err(_) => return,
+            },
+            Err(RecvError::Closed) => return,
+        }
+        if lines.send().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn from_log(lines: Lines, first: Option<Step>, rest: Steps) -> Lines {
+    let to = lines.to.clone();
+    let read = spawn_blocking(move || {
+        let mut lines = lines;
+        if lines.read(first.into_iter().map(Ok).chain(rest)).is_err() {
+            lines.left = 0;
+        }
+        lines
     });
-    Body::from_stream(ReceiverStream::new(lines))
+    // A reader that panicked has told all it will.
+    read.await.unwrap_or(Lines { to, left: 0, next: 0, buffer: Vec::new() })
+}
+
+/// A step as one line of JSON.
+fn line(buffer: &mut Vec<u8>, step: &Step) {
+    // Steps are made of types that always serialize.
+    let value = weir_log::describe::step_json(step).unwrap_or_default();
+    let _ = serde_json::to_writer(&mut *buffer, &value);
+    buffer.push(b'\n');
 }

@@ -17,14 +17,12 @@ pub struct Options {
     pub head_time_max: Duration,
     /// Open connections, each of which may hold one request (default 16,384).
     pub connections_max: usize,
-    /// How long a stop waits for what is queued and running (default 30 s).
-    pub drain_timeout: Duration,
     /// How long answers may take to leave once all is decided (default 5 s).
     pub close_timeout: Duration,
     /// Models that keep a metric label of their own whatever else comes.
     pub models: Vec<String>,
-    /// Steps kept in memory per pool for `…/log` (default 4096).
-    pub log_ring: usize,
+    /// Expose the figures of flow control under llm-d's own names as well.
+    pub metrics_compat_llm_d: bool,
 }
 
 impl Default for Options {
@@ -36,10 +34,9 @@ impl Default for Options {
             headers_max: 128,
             head_time_max: Duration::from_secs(10),
             connections_max: 16_384,
-            drain_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),
             models: Vec::new(),
-            log_ring: 4_096,
+            metrics_compat_llm_d: false,
         }
     }
 }

@@ -172,7 +172,7 @@ pub async fn push(
 }
 
 fn take(pool: &PoolFace, push: Push) -> Result<(), Fault> {
-    if pool.configured && push.endpoints.is_some() {
+    if pool.is_configured() && push.endpoints.is_some() {
         let text = "the endpoints of this pool are set in the configuration; only a saturation may be pushed";
         return Err(Fault::Conflict(text.to_owned()));
     }

@@ -1,10 +1,10 @@
 //! What every handler shares: the pools by name, the limits, the figures.
 
+use super::history::History;
 use super::json::shown;
 use super::metrics::{BandGauge, Metrics, PoolGauges};
 use super::options::Options;
 use super::problem::Fault;
-use super::ring::Ring;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
 use std::collections::BTreeMap;
@@ -22,27 +22,42 @@ pub struct PoolFace {
     pub handle: PoolHandle,
     /// Its observer.
     pub observer: Observer,
-    /// Is a raw priority honoured?
-    pub trust_priority: bool,
-    /// Are its endpoints those of the settings, so that pushing them is refused?
-    pub configured: bool,
+    trust_priority: AtomicBool,
+    configured: AtomicBool,
     /// The name of its detector, as a metric label.
     pub detector: String,
-    /// Its last durable steps.
-    pub ring: Arc<Ring>,
 }
 
 impl PoolFace {
-    /// A pool with an empty ring.
-    pub fn new(handle: PoolHandle, observer: Observer, options: &Options) -> Self {
+    /// A pool whose endpoints are pushed and whose callers are not trusted to set a priority.
+    pub fn new(handle: PoolHandle, observer: Observer, detector: String) -> Self {
         PoolFace {
             handle,
             observer,
-            trust_priority: false,
-            configured: false,
-            detector: "utilization-detector".to_owned(),
-            ring: Arc::new(Ring::new(options.log_ring)),
+            trust_priority: AtomicBool::new(false),
+            configured: AtomicBool::new(false),
+            detector,
         }
+    }
+
+    /// Is a raw priority honoured?
+    pub fn trusts_priority(&self) -> bool {
+        self.trust_priority.load(Ordering::Relaxed)
+    }
+
+    /// From here on a raw priority is honoured, or not.
+    pub fn set_trust_priority(&self, trust: bool) {
+        self.trust_priority.store(trust, Ordering::Relaxed);
+    }
+
+    /// Are its endpoints those of the settings, so that pushing them is refused?
+    pub fn is_configured(&self) -> bool {
+        self.configured.load(Ordering::Relaxed)
+    }
+
+    /// From here on its endpoints are those of the settings, or pushed.
+    pub fn set_configured(&self, configured: bool) {
+        self.configured.store(configured, Ordering::Relaxed);
     }
 }
 
@@ -50,6 +65,8 @@ impl PoolFace {
 #[derive(Debug)]
 pub struct Gateway {
     pools: BTreeMap<String, PoolFace>,
+    /// The log of all pools.
+    pub history: History,
     /// Limits and times.
     pub options: Options,
     /// Figures.
@@ -59,10 +76,10 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway over these pools.
-    pub fn new(pools: Vec<PoolFace>, options: Options) -> Self {
+    pub fn new(pools: Vec<PoolFace>, history: History, options: Options) -> Self {
         let metrics = Arc::new(Metrics::new(&options.models));
         let pools = pools.into_iter().map(|pool| (pool.handle.name().to_owned(), pool)).collect();
-        Gateway { pools, options, metrics, stopping: AtomicBool::new(false) }
+        Gateway { pools, history, options, metrics, stopping: AtomicBool::new(false) }
     }
 
     /// The pool of that name; without one the only pool, else the one called `default`.

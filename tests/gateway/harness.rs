@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, Place, PoolOptions};
-use weir::gateway::{Gateway, Options, PoolFace};
+use weir::gateway::{Gateway, History, Options, PoolFace};
 use weir::observer::{Feed, Observer, ObserverOptions, ScrapeOptions};
 use weir_kernel::{Detector, Micros, Policy};
 
@@ -66,11 +66,11 @@ impl World {
             let scrape = ScrapeOptions::default();
             let observing = ObserverOptions { feed: Feed::Pushed, scrape, staleness };
             let observer = Observer::start(handle.clone(), observing).await;
-            let mut face = PoolFace::new(handle, observer, &options);
-            face.trust_priority = setup.trust_priority;
+            let face = PoolFace::new(handle, observer, "pushed".to_owned());
+            face.set_trust_priority(setup.trust_priority);
             faces.push(face);
         }
-        let gateway = Arc::new(Gateway::new(faces, options.clone()));
+        let gateway = Arc::new(Gateway::new(faces, History::new(None, engine.log_writer()), options.clone()));
         weir::gateway::follow_all(&gateway);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();

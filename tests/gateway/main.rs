@@ -4,6 +4,7 @@
 
 mod admission;
 mod bad_input;
+mod binary;
 mod ext_proc;
 mod harness;
 mod pools;

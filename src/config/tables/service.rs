@@ -159,12 +159,6 @@ static GATEWAY: Table = Table {
             "5s",
             "How long answers may take to leave once all is decided at a stop.",
         ),
-        Setting::new(
-            "recentSteps",
-            Kind::Count { min: 16, max: 1 << 20 },
-            "4096",
-            "Steps that are kept in memory per pool, for a look at the newest.",
-        ),
     ],
 };
 

@@ -181,8 +181,11 @@ async fn decide(
     }
     let face = gateway.pool(pool.as_deref().or(ask.pool.as_deref())).map_err(failed)?;
     let name = face.handle.name();
-    let terms =
-        Terms { now: face.handle.clock().now(), face: Face::Untracked, trust_priority: face.trust_priority };
+    let terms = Terms {
+        now: face.handle.clock().now(),
+        face: Face::Untracked,
+        trust_priority: face.trusts_priority(),
+    };
     let (arrival, priority_ignored) = ask.into_arrival(terms, None);
     if priority_ignored {
         GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);

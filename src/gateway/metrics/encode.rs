@@ -56,18 +56,27 @@ pub struct BandGauge {
 
 /// What the registry asks at each scrape.
 #[derive(Debug)]
-pub struct Exposition(pub Arc<Metrics>);
+pub struct Exposition {
+    /// What is exposed.
+    pub metrics: Arc<Metrics>,
+    /// Leave out what is the service's own.
+    pub flow_control_only: bool,
+}
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), Error> {
-        let inner = self.0.lock();
+        let inner = self.metrics.lock();
         counters(&mut encoder, &inner.pools)?;
         queues(&mut encoder, &inner.pools, &inner.shared)?;
         waits(&mut encoder, &inner.pools, &inner.shared)?;
         gauges(&mut encoder, &inner.gauges)?;
-        gateway(&mut encoder, &self.0.gateway)
+        if self.flow_control_only {
+            return Ok(());
+        }
+        service(&mut encoder, &inner.gauges)?;
+        gateway(&mut encoder, &self.metrics.gateway)
     }
 }
 
@@ -246,7 +255,7 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
         }
     }
     band_gauges(encoder, pools)?;
-    let plain: [(&str, &str, OfPool); 8] = [
+    let plain: [(&str, &str, OfPool); 4] = [
         ("flow_control_global_capacity_utilization_requests", "Queued requests over their limit.", |p| {
             let queued = p.bands.iter().map(|band| band.requests.0).sum();
             (p.limits.0 > 0).then(|| share(queued, p.limits.0))
@@ -259,6 +268,12 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
             Some(p.bands.iter().map(|band| band.requests.0).sum::<u64>() as f64)
         }),
         ("flow_control_in_flight", "Admitted requests that have not ended.", |p| Some(p.in_flight as f64)),
+    ];
+    each_pool(encoder, pools, &plain)
+}
+
+fn service(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(), Error> {
+    let plain: [(&str, &str, OfPool); 4] = [
         ("pool_endpoints", "Endpoints of the pool.", |p| Some(p.endpoints.0 as f64)),
         ("pool_ready", "1 if the pool may be sent traffic.", |p| Some(f64::from(u8::from(p.ready)))),
         ("log_writable", "1 if decisions can be made durable.", |p| {
@@ -266,6 +281,15 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
         }),
         ("log_durable_sequence", "The last durable step of the pool's log.", |p| Some(p.durable as f64)),
     ];
+    each_pool(encoder, pools, &plain)
+}
+
+/// One gauge per pool, left out where it has no value.
+fn each_pool(
+    encoder: &mut DescriptorEncoder<'_>,
+    pools: &[PoolGauges],
+    plain: &[(&str, &str, OfPool)],
+) -> Result<(), Error> {
     for (name, help, of) in plain {
         let mut series = Series::gauge(encoder, name, help)?;
         for pool in pools {
@@ -315,7 +339,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> R
         ("gateway_log_unavailable", "Requests refused since the log took none.", &counters.log_unavailable),
         ("gateway_undelivered", "Admissions that nobody was there to take.", &counters.undelivered),
         ("gateway_connections_refused", "Connections beyond the limit.", &counters.connections_refused),
-        ("gateway_steps_missed", "Steps that these figures do not hold.", &counters.steps_missed),
+        ("gateway_gaps", "Gaps in these figures, which then count less than the log.", &counters.gaps),
     ];
     for (name, help, value) in plain {
         let mut series = Series::counter(encoder, name, help)?;

@@ -48,8 +48,8 @@ pub struct GatewayCounters {
     pub connections: AtomicU64,
     /// Connections turned away at the limit.
     pub connections_refused: AtomicU64,
-    /// Steps that the figures had to do without: a reader that fell behind.
-    pub steps_missed: AtomicU64,
+    /// Gaps in the figures: they fell behind the log and could not catch up.
+    pub gaps: AtomicU64,
 }
 
 impl GatewayCounters {
@@ -106,12 +106,17 @@ impl Metrics {
         self.lock().pools.get(pool).map(|projection| projection.reasons.clone()).unwrap_or_default()
     }
 
-    /// The exposition, with the gauges of this moment.
-    pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>) -> String {
+    /// The exposition, with the gauges of this moment; those of flow control under llm-d's prefix as well if asked.
+    pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>, compat: bool) -> String {
         self.lock().gauges = gauges;
-        let mut registry = Registry::with_prefix("weir");
-        registry.register_collector(Box::new(Exposition(Arc::clone(self))));
         let mut text = String::new();
+        let mut registry = Registry::default();
+        for (prefix, flow_control_only) in [("weir", false), ("llm_d_epp", true)] {
+            if compat || !flow_control_only {
+                let exposition = Exposition { metrics: Arc::clone(self), flow_control_only };
+                registry.sub_registry_with_prefix(prefix).register_collector(Box::new(exposition));
+            }
+        }
         // Writing to a string cannot fail.
         let _ = prometheus_text::encode(&mut text, &registry);
         text

@@ -43,6 +43,11 @@ impl Logs {
         Ok(Logs { library: Library::of_dir(data)?, hot, store: None })
     }
 
+    /// A hot window alone, such as that of a log in memory.
+    pub fn of_hot(hot: Arc<dyn Frames>) -> Logs {
+        Logs { library: Library::default(), hot: Some(hot), store: None }
+    }
+
     /// What is in segment files, snapshot files, exports and (sealed) in data directories.
     ///
     /// # Errors

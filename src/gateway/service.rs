@@ -1,0 +1,269 @@
+//! The whole service of one process, from settings: engine, observers, gateway and listener, started and stopped in order.
+
+use super::follow;
+use super::history::History;
+use super::options::Options;
+use super::server;
+use super::state::{Gateway, PoolFace};
+use crate::engine::{
+    Clock, Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle,
+    PoolOptions, Unavailable,
+};
+use crate::observer::{Feed, MetricNames, Observer, ObserverOptions, Preset, ScrapeOptions, Spec};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use weir_config::{Effective, EndpointSettings, PoolSettings, ScrapeSettings};
+use weir_kernel::{Detector, Micros, ObjectivesChange, State};
+
+/// Why the service does not start, or does not take other settings.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The address cannot be listened on.
+    #[error("listen {addr}: {error}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The engine does not start.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A pool takes no settings.
+    #[error("pool {pool}: {error}")]
+    Pool {
+        /// The pool.
+        pool: String,
+        /// Why.
+        error: Unavailable,
+    },
+    /// More endpoints than a pool can have.
+    #[error("pool {pool}: {error}")]
+    Endpoints {
+        /// The pool.
+        pool: String,
+        /// Why.
+        error: crate::observer::TooMany,
+    },
+}
+
+/// A running service.
+pub struct Service {
+    addr: SocketAddr,
+    engine: Engine,
+    gateway: Arc<Gateway>,
+    closing: watch::Sender<bool>,
+    server: JoinHandle<()>,
+    followers: Vec<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts everything that the settings say; decisions are kept at `place`.
+    ///
+    /// # Errors
+    /// The address or the data directory is in use, or cannot be used.
+    pub async fn start(settings: &Effective, place: Place) -> Result<Service, ServiceError> {
+        Service::start_with(settings, place, None).await
+    }
+
+    /// The same with a given clock.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub async fn start_with(
+        settings: &Effective,
+        place: Place,
+        clock: Option<Clock>,
+    ) -> Result<Service, ServiceError> {
+        let addr = settings.settings.listen;
+        // Bound before the log is opened: a second process on the same address touches nothing.
+        let listening =
+            TcpListener::bind(addr).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (addr, listener) = listening.map_err(|error| ServiceError::Listen { addr, error })?;
+        let objectives = &settings.settings.objectives;
+        let pools = settings.pools.iter().map(|(name, pool)| {
+            let options = PoolOptions { policy: pool.policy.clone(), objectives: objectives.clone() };
+            (name.clone(), options)
+        });
+        let pools = pools.collect();
+        let log = LogOptions::from_settings(&settings.settings.log);
+        let dir = match &place {
+            Place::Directory(dir) => Some(dir.clone()),
+            Place::Memory(_) => None,
+        };
+        let inbox_arrivals_max = INBOX_ARRIVALS_MAX;
+        let engine = Engine::open(EngineOptions { pools, place, log, clock, inbox_arrivals_max })?;
+        let mut faces = Vec::with_capacity(settings.pools.len());
+        for (name, pool) in &settings.pools {
+            if let Some(handle) = engine.pool(name) {
+                faces.push(face(handle, pool).await);
+            }
+        }
+        let history = History::new(dir, engine.log_writer());
+        let gateway = Arc::new(Gateway::new(faces, history, options(settings)));
+        let followers = follow::all(&gateway);
+        let (closing, closed) = watch::channel(false);
+        let server = tokio::spawn(server::serve(Arc::clone(&gateway), listener, closed));
+        Ok(Service { addr, engine, gateway, closing, server, followers })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Puts other settings in force: policies, objectives, endpoints and scraping. What cannot change while running
+    /// (listener, log, which pools there are, limits of the gateway) stays as it was; those that differ are named.
+    ///
+    /// # Errors
+    /// A pool takes no settings now.
+    pub async fn reload(&self, old: &Effective, new: &Effective) -> Result<Vec<&'static str>, ServiceError> {
+        for (name, pool) in &new.pools {
+            let (Some(handle), Ok(face)) = (self.engine.pool(name), self.gateway.pool(Some(name))) else {
+                continue;
+            };
+            let refused = |error| ServiceError::Pool { pool: name.clone(), error };
+            handle.change_policy(pool.policy.clone()).await.map_err(refused)?;
+            let wanted = new.settings.objectives.clone();
+            let change = handle.query(move |state| objectives(state, &wanted)).await.map_err(refused)?;
+            if let Some(change) = change {
+                handle.change_objectives(change).await.map_err(refused)?;
+            }
+            face.set_trust_priority(pool.trust_request_priority);
+            let observing = observing(pool);
+            face.set_configured(matches!(observing.feed, Feed::Configured(_)));
+            let too_many = |error| ServiceError::Endpoints { pool: name.clone(), error };
+            face.observer.configure(observing).map_err(too_many)?;
+        }
+        Ok(unchangeable(old, new))
+    }
+
+    /// Stops in order: not ready; no new requests; what is queued is served for `drain`, then ended; the last step
+    /// made durable; answers sent; connections closed.
+    ///
+    /// # Errors
+    /// A pool's thread had failed, or the last steps did not become durable.
+    pub async fn stop(self, drain: Duration) -> Result<(), EngineError> {
+        self.gateway.begin_stop();
+        let stopped = self.engine.shutdown(drain).await;
+        for pool in self.gateway.pools() {
+            pool.observer.stop();
+        }
+        // The server may have ended by itself, which is its end as well.
+        let _ = self.closing.send(true);
+        let _ = self.server.await;
+        for follower in self.followers {
+            follower.abort();
+        }
+        stopped
+    }
+}
+
+/// What has to change for the table to be `wanted`, if anything has.
+fn objectives(state: &State, wanted: &std::collections::BTreeMap<String, i32>) -> Option<ObjectivesChange> {
+    let known: std::collections::BTreeMap<&str, i32> = state.objectives().collect();
+    let set = wanted
+        .iter()
+        .filter(|(name, priority)| known.get(name.as_str()) != Some(priority))
+        .map(|(name, priority)| (name.clone(), *priority))
+        .collect::<Vec<_>>();
+    let removed = known.keys().filter(|name| !wanted.contains_key(**name)).map(|name| (*name).to_owned());
+    let removed = removed.collect::<Vec<_>>();
+    (!set.is_empty() || !removed.is_empty()).then_some(ObjectivesChange { set, removed })
+}
+
+/// What differs but takes a restart.
+fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
+    let (before, after) = (&old.settings, &new.settings);
+    let mut names = Vec::new();
+    for (differs, name) in [
+        (before.listen != after.listen, "weir.listen"),
+        (before.log != after.log, "weir.log"),
+        (before.gateway != after.gateway, "weir.gateway"),
+        (!old.pools.keys().eq(new.pools.keys()), "pools (which there are)"),
+    ] {
+        if differs {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn options(settings: &Effective) -> Options {
+    let (service, gateway) = (&settings.settings, &settings.settings.gateway);
+    let size = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    let span = |micros: Micros| Duration::from_micros(micros.0);
+    Options {
+        body_bytes_max: gateway.max_body_bytes,
+        body_time_max: span(gateway.body_timeout),
+        head_bytes_max: size(gateway.max_head_bytes),
+        headers_max: size(gateway.max_headers),
+        head_time_max: span(gateway.head_timeout),
+        connections_max: size(gateway.max_in_flight),
+        close_timeout: span(gateway.close_timeout),
+        models: service.metrics_models.clone(),
+        metrics_compat_llm_d: service.metrics_compat_llm_d,
+    }
+}
+
+async fn face(handle: &PoolHandle, pool: &PoolSettings) -> PoolFace {
+    let observing = observing(pool);
+    let configured = matches!(observing.feed, Feed::Configured(_));
+    let observer = Observer::start(handle.clone(), observing).await;
+    let face = PoolFace::new(handle.clone(), observer, pool.detector_name.clone());
+    face.set_trust_priority(pool.trust_request_priority);
+    face.set_configured(configured);
+    face
+}
+
+fn observing(pool: &PoolSettings) -> ObserverOptions {
+    let spec = |endpoint: &EndpointSettings| Spec {
+        name: endpoint.name.clone(),
+        role: endpoint.role,
+        metrics_url: Some(format!("{}/metrics", endpoint.url)),
+    };
+    let feed = match &pool.endpoints {
+        Some(endpoints) => Feed::Configured(endpoints.iter().map(spec).collect()),
+        None => Feed::Pushed,
+    };
+    let staleness = match &pool.policy.detector {
+        Detector::Utilization { staleness, .. } => *staleness,
+        // Freshness decides nothing there, but is shown.
+        Detector::Concurrency { .. } | Detector::Pushed => Micros::from_secs(5),
+    };
+    ObserverOptions { feed, scrape: scrape(&pool.scrape), staleness }
+}
+
+fn scrape(settings: &ScrapeSettings) -> ScrapeOptions {
+    let preset = match settings.preset {
+        weir_config::Preset::Vllm => Preset::Vllm,
+        weir_config::Preset::VllmOld => Preset::VllmOld,
+        weir_config::Preset::Sglang => Preset::Sglang,
+        weir_config::Preset::Tgi => Preset::Tgi,
+    };
+    let mut names: MetricNames = preset.names();
+    for (given, of) in [
+        (&settings.waiting, &mut names.waiting),
+        (&settings.running, &mut names.running),
+        (&settings.kv_usage, &mut names.kv),
+    ] {
+        if let Some(name) = given {
+            *of = vec![name.clone()];
+        }
+    }
+    ScrapeOptions {
+        interval: Duration::from_micros(settings.interval.0),
+        timeout: Duration::from_micros(settings.timeout.0),
+        bytes_max: usize::try_from(settings.max_bytes).unwrap_or(usize::MAX),
+        names,
+    }
+}
