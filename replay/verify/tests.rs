@@ -78,7 +78,8 @@ fn seal(data: &Path, steps: &[Step]) -> Vec<Frame> {
             frame
         })
         .collect();
-    let sealer = Sealer::new(data, [1; 16]).segment_bytes(30_000);
+    let bytes = if steps.len() > 100_000 { 8 << 20 } else { 30_000 };
+    let sealer = Sealer::new(data, [1; 16]).segment_bytes(bytes);
     sealer.seal("chat", Micros(1), frames.iter().cloned().map(Ok)).unwrap();
     frames
 }
@@ -203,4 +204,20 @@ fn a_trimmed_log_and_a_range_start_from_a_snapshot() {
     assert!(matches!(trimmed.verdict, Verdict::Verified), "{trimmed:?}");
     assert_eq!((trimmed.from_snapshot, trimmed.compared), (Some(1_525), (1_526, 3_003)));
     assert_eq!(trimmed.digest, whole.digest);
+}
+
+/// Measures: `cargo test --release -p weir-replay -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = steps(1_500_000, KERNEL_BEHAVIOUR);
+    seal(dir.path(), &steps);
+    drop(steps);
+    for _ in 0..3 {
+        let report = check(dir.path(), ALL);
+        assert!(matches!(report.verdict, Verdict::Verified), "{report:?}");
+        let rate = report.steps as f64 / report.took.as_secs_f64();
+        println!("{} steps in {:.2} s: {rate:.0} steps/s", report.steps, report.took.as_secs_f64());
+    }
 }
