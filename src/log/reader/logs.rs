@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct Logs {
     library: Library,
     hot: Option<Arc<dyn Frames>>,
+    /// The data directory, if it is one.
+    data: Option<PathBuf>,
     /// Keeps the hot window open (and the directory held).
     store: Option<HotStore>,
 }
@@ -32,7 +34,8 @@ impl Logs {
         }
         let store = HotStore::open(data, HotOptions::default())?;
         let hot = store.frames();
-        Ok(Logs { library: Library::of_dir(data)?, hot: Some(hot), store: Some(store) })
+        let (library, data) = (Library::of_dir(data)?, Some(data.to_owned()));
+        Ok(Logs { library, hot: Some(hot), data, store: Some(store) })
     }
 
     /// What is sealed in a data directory, and the hot window that its holder has open.
@@ -40,12 +43,12 @@ impl Logs {
     /// # Errors
     /// A directory that cannot be read.
     pub fn of_dir(data: &Path, hot: Option<Arc<dyn Frames>>) -> Result<Logs, SegmentError> {
-        Ok(Logs { library: Library::of_dir(data)?, hot, store: None })
+        Ok(Logs { library: Library::of_dir(data)?, hot, data: Some(data.to_owned()), store: None })
     }
 
     /// A hot window alone, such as that of a log in memory.
     pub fn of_hot(hot: Arc<dyn Frames>) -> Logs {
-        Logs { library: Library::default(), hot: Some(hot), store: None }
+        Logs { library: Library::default(), hot: Some(hot), data: None, store: None }
     }
 
     /// What is in segment files, snapshot files, exports and (sealed) in data directories.
@@ -53,7 +56,7 @@ impl Logs {
     /// # Errors
     /// A file that cannot be read, damage in its headers or footers.
     pub fn of_files(paths: &[PathBuf]) -> Result<Logs, SegmentError> {
-        Ok(Logs { library: Library::of_files(paths)?, hot: None, store: None })
+        Ok(Logs { library: Library::of_files(paths)?, hot: None, data: None, store: None })
     }
 
     /// The pools, sorted.
@@ -89,18 +92,18 @@ impl Logs {
 
     /// The batches of a pool within a range.
     pub fn reader(&self, pool: &str, from: Bound, to: Bound) -> LogReader {
-        let shelf = self.library.shelf(pool);
-        let sealed = shelf.and_then(|shelf| shelf.pieces.last()).map_or(0, |piece| piece.last_seq);
-        let first = match from {
-            Bound::Seq(seq) => seq.max(sealed + 1),
-            Bound::Open | Bound::Time(_) => sealed + 1,
-        };
-        LogReader::new(pool, shelf, self.hot_frames(pool, first), from, to)
+        let reader = LogReader::new(pool, self.library.shelf(pool), None, from, to);
+        match &self.hot {
+            Some(hot) => reader.with_window(hot.clone(), self.data.as_deref()),
+            None => reader,
+        }
     }
 
-    /// The hot batches of a pool from a sequence on, if the hot window is at hand.
+    /// The hot batches of a pool from a sequence on (or from the oldest one there is), if the hot window is at hand.
     pub fn hot_frames(&self, pool: &str, from_seq: u64) -> Option<HotFrames> {
-        self.hot.as_ref().map(|hot| hot_frames(hot.clone(), pool, from_seq))
+        let hot = self.hot.as_ref()?;
+        let from = hot.oldest(pool).map_or(from_seq, |oldest| oldest.max(from_seq));
+        Some(hot_frames(hot.clone(), pool, from))
     }
 
     /// Where a pool's log ends; none if it is empty.

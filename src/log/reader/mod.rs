@@ -15,11 +15,15 @@ pub(crate) use source::open_front;
 pub use source::{FrameSource, HotFrames};
 
 use crate::chain::{Chain, Head};
+use crate::error::LogError;
 use crate::fault::FrameFault;
 use crate::frame::Frame;
 use crate::segment::{Damage, Fault, SegmentError};
-use source::{Source, Start};
+use crate::store::Frames;
+use source::{Source, Start, hot_frames};
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_kernel::{Micros, Step};
 
 /// Batches of one pool, in order and verified: sequence, time, hash, across all sources.
@@ -29,10 +33,15 @@ pub struct LogReader {
     to: Bound,
     pieces: VecDeque<Piece>,
     hot: Option<Source>,
+    /// The hot window as it is kept by a running server, and the data directory into which it is sealed meanwhile.
+    window: Option<(Arc<dyn Frames>, Option<PathBuf>)>,
     current: Option<Source>,
     chain: Chain,
     /// Nothing was given out yet, so the oldest that is there may be too young.
     at_front: bool,
+    /// The last sequence of what is sealed.
+    sealed_to: u64,
+    window_read: bool,
     failed: bool,
 }
 
@@ -41,6 +50,7 @@ impl LogReader {
     pub fn new(pool: &str, shelf: Option<&Shelf>, hot: Option<HotFrames>, from: Bound, to: Bound) -> Self {
         let mut pieces: VecDeque<Piece> =
             shelf.map(|s| s.pieces.iter().cloned().collect()).unwrap_or_default();
+        let sealed_to = pieces.back().map_or(0, |piece| piece.last_seq);
         if let Bound::Seq(first) = from {
             while pieces.len() > 1 && pieces.front().is_some_and(|piece| piece.last_seq < first) {
                 pieces.pop_front();
@@ -52,11 +62,21 @@ impl LogReader {
             to,
             pieces,
             hot: hot.map(Source::Hot),
+            window: None,
             current: None,
             chain: Chain::anywhere(),
             at_front: true,
+            sealed_to,
+            window_read: false,
             failed: false,
         }
+    }
+
+    /// With the hot window after what is sealed; `data` is where it is sealed into while this is read.
+    #[must_use]
+    pub(crate) fn with_window(mut self, frames: Arc<dyn Frames>, data: Option<&Path>) -> Self {
+        self.window = Some((frames, data.map(Path::to_owned)));
+        self
     }
 
     /// Over another source, such as standard input.
@@ -91,9 +111,17 @@ impl LogReader {
                 }
                 continue;
             };
-            let Some(frame) = source.next_frame()? else {
-                self.current = None;
-                continue;
+            let frame = match source.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => {
+                    self.current = None;
+                    continue;
+                }
+                Err(SegmentError::Log(LogError::Trimmed { oldest, .. })) if self.window.is_some() => {
+                    self.catch_up(oldest)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             if self.at_front {
                 self.check_trimmed(&frame)?;
@@ -131,8 +159,49 @@ impl LogReader {
             self.current = Some(Source::open(&piece, start)?);
             return Ok(true);
         }
-        self.current = self.hot.take();
+        if self.hot.is_none() && !self.window_read {
+            self.window_read = true;
+            self.open_window(self.next_wanted());
+        }
+        if self.current.is_none() {
+            self.current = self.hot.take();
+        }
         Ok(self.current.is_some())
+    }
+
+    /// The sequence that comes next, as far as it is known.
+    fn next_wanted(&self) -> u64 {
+        match (self.chain.head(), self.from) {
+            (Some(head), _) => head.seq + 1,
+            (None, Bound::Seq(first)) => first.max(self.sealed_to + 1),
+            (None, Bound::Open | Bound::Time(_)) => self.sealed_to + 1,
+        }
+    }
+
+    fn open_window(&mut self, from: u64) {
+        if let Some((frames, _)) = &self.window {
+            self.current = Some(Source::Hot(hot_frames(frames.clone(), &self.pool, from)));
+        }
+    }
+
+    /// What should come next has left the hot window: it is sealed by now, or it is trimmed.
+    fn catch_up(&mut self, oldest: u64) -> Result<(), SegmentError> {
+        self.current = None;
+        let wanted = self.next_wanted();
+        let data = self.window.as_ref().and_then(|(_, data)| data.clone());
+        let library = data.map(|data| Library::of_dir(&data)).transpose()?.unwrap_or_default();
+        let new: Vec<Piece> = library.shelf(&self.pool).map_or_else(Vec::new, |shelf| {
+            shelf.pieces.iter().filter(|piece| piece.last_seq >= wanted).cloned().collect()
+        });
+        match new.last() {
+            Some(last) => {
+                self.sealed_to = last.last_seq;
+                self.pieces = new.into();
+                self.window_read = false;
+            }
+            None => self.open_window(oldest),
+        }
+        Ok(())
     }
 
     /// With a time as the lower bound: does the next section start early enough, so that this one can be left out?
@@ -218,7 +287,7 @@ impl Iterator for Steps {
                     Ok(steps) => self.batch = steps.into_iter(),
                     Err(error) => {
                         self.reader.failed = true;
-                        return Some(Err(crate::error::LogError::from(error).into()));
+                        return Some(Err(LogError::from(error).into()));
                     }
                 },
             }

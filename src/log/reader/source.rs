@@ -18,10 +18,11 @@ pub type HotFrames = Box<dyn Iterator<Item = Result<Frame, LogError>> + Send>;
 const HOT_BYTES: usize = 1 << 20;
 
 /// The batches of a pool in the hot window, from the one that holds `from` on, up to its end as it is now.
+///
+/// If that one is no longer there, the first answer is [`LogError::Trimmed`]: it was sealed meanwhile, or trimmed.
 pub(super) fn hot_frames(frames: Arc<dyn Frames>, pool: &str, from: u64) -> HotFrames {
     let pool = pool.to_owned();
-    // Where everything before it was trimmed, the reader says so when it sees the first batch.
-    let mut next = frames.oldest(&pool).map_or(from, |oldest| from.max(oldest));
+    let mut next = from;
     let mut batch = Vec::new().into_iter();
     let mut ended = false;
     Box::new(std::iter::from_fn(move || {

@@ -154,3 +154,29 @@ fn an_import_goes_on_where_the_export_ended() {
     }
     assert_eq!(folded.digest(), world.state.digest());
 }
+
+#[test]
+fn a_reader_goes_on_while_what_it_reads_is_sealed_and_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path(), 64 << 20);
+    let mut world = World::new("chat", 7);
+    for _ in 0..3 {
+        store.write(&world.frames(20, 30)).unwrap();
+        store.sync().unwrap();
+        store.rotate_now().unwrap();
+    }
+    store.write(&world.frames(20, 30)).unwrap();
+    store.sync().unwrap();
+    // Opened before anything is sealed; at every place it may be when it is.
+    for read_first in [0, 1, 30, 70] {
+        let logs = Logs::of_dir(dir.path(), Some(store.frames())).unwrap();
+        let mut reader = logs.reader("chat", Bound::Open, Bound::Open);
+        let mut frames: Vec<_> = reader.by_ref().take(read_first).map(Result::unwrap).collect();
+        if read_first > 0 || !store.window().closed().is_empty() {
+            upkeep(&store, Retention::default()).round(Micros(1)).unwrap();
+        }
+        frames.extend(reader.map(Result::unwrap));
+        assert_eq!(frames.len(), 80, "after {read_first} batches");
+        assert_eq!(frames.last().unwrap().hash, world.head.hash);
+    }
+}
