@@ -33,7 +33,7 @@ struct Traffic {
 /// Runs both kinds of traffic through all gates.
 pub fn run(_budget: Budget) -> Result<Findings, BenchError> {
     let failed = |e: &dyn std::fmt::Display| BenchError(format!("credit: {e}"));
-    let rows = load::parse("azure-code-excerpt.csv", crate::demo::TRACE).map_err(|e| failed(&e))?;
+    let rows = load::parse(crate::demo::TRACE_NAME, crate::demo::TRACE).map_err(|e| failed(&e))?;
     let sizes = |rows: &[Row]| rows.iter().map(|row| (row.input, row.output)).collect();
     // Sizes of the trace are bound by prefill; those of a chat by decode and its slots.
     let code = Traffic { name: "code", rate: 24.0, sizes: sizes(&rows) };

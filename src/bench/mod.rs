@@ -4,8 +4,11 @@
 
 mod alloc;
 mod credit;
+mod drain;
+mod expiry;
 mod kernel;
 mod log;
+mod pool;
 mod rig;
 mod table;
 mod volume;
@@ -21,6 +24,10 @@ pub enum Bench {
     Kernel,
     /// Durable decisions per second beside a plain append and fdatasync of the same bytes.
     Log,
+    /// 5,000 queued when the pool opens: until the last is admitted.
+    Drain,
+    /// How late budgets end, spread out and all at once.
+    Expiry,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
@@ -47,6 +54,8 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
     match bench {
         Bench::Kernel => kernel::run(budget),
         Bench::Log => log::run(budget),
+        Bench::Drain => drain::run(budget),
+        Bench::Expiry => expiry::run(budget),
         Bench::Volume => volume::run(budget),
         Bench::Credit => credit::run(budget),
     }

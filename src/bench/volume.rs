@@ -129,7 +129,7 @@ fn world(endpoints: usize, seconds: f64) -> WorldSpec {
 }
 
 fn sizes_of_the_trace(plan: &mut [Planned]) -> Result<(), BenchError> {
-    let rows = load::parse("azure-code-excerpt.csv", crate::demo::TRACE)
+    let rows = load::parse(crate::demo::TRACE_NAME, crate::demo::TRACE)
         .map_err(|e| BenchError(format!("volume: {e}")))?;
     for (planned, row) in plan.iter_mut().zip(rows.iter().cycle()) {
         (planned.prompt, planned.output) = (row.input, row.output);

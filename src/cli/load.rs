@@ -106,15 +106,10 @@ fn drive(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
         None if args.direct => Mode::Direct,
         None => Mode::Endpoint,
     };
-    let target = Target {
-        url: args.target.trim_end_matches('/').to_owned(),
-        mode,
-        pool: args.pool.clone(),
-        model: args.model.clone(),
-        ttl: args.ttl.clone(),
-        classes,
-    };
-    target.check()?;
+    let mut target = Target::new(&args.target, mode, classes)?;
+    target.pool.clone_from(&args.pool);
+    target.model.clone_from(&args.model);
+    target.ttl.clone_from(&args.ttl);
     let bounds = Drive { in_flight_max: args.in_flight_max as usize, grace: args.grace };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let progress = Arc::new(Progress::default());

@@ -116,14 +116,7 @@ mod tests {
         let (address, _) = pool.servers().next().unwrap();
         let classes = Classes::parse(&["interactive=1".to_owned()], 2).unwrap();
         let plan = from_rate(rate, Duration::from_millis(500), (100, 10), &classes, 3);
-        let target = Target {
-            url: format!("http://{address}"),
-            mode: Mode::Direct,
-            pool: None,
-            model: "sim".to_owned(),
-            ttl: None,
-            classes,
-        };
+        let target = Target::new(&format!("http://{address}"), Mode::Direct, classes).unwrap();
         let bounds = Drive { in_flight_max, grace };
         let progress = Arc::new(Progress::default());
         let report =

@@ -6,11 +6,14 @@ use super::report::{Ending, Sample};
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is driven.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Target {
     /// `http://host:port`, without a slash at the end.
     pub url: String,
@@ -24,6 +27,8 @@ pub struct Target {
     pub ttl: Option<String>,
     /// The classes that planned requests refer to.
     pub classes: Classes,
+    /// Addresses of endpoints whose names are none.
+    addresses: Addresses,
 }
 
 /// The way requests take.
@@ -38,18 +43,48 @@ pub enum Mode {
 }
 
 impl Target {
-    /// Checks the address.
+    /// A target at this address, with the model `sim`, no pool named and no budget asked for.
     ///
     /// # Errors
     /// It is no `http://host:port`.
-    pub fn check(&self) -> Result<(), Failure> {
-        let no = |why: &str| Failure::Address { url: self.url.clone(), why: why.to_owned() };
-        let uri: http::Uri = self.url.parse().map_err(|e: http::uri::InvalidUri| no(&e.to_string()))?;
+    pub fn new(url: &str, mode: Mode, classes: Classes) -> Result<Target, Failure> {
+        let url = url.strip_suffix('/').unwrap_or(url).to_owned();
+        let no = |why: &str| Failure::Address { url: url.clone(), why: why.to_owned() };
+        let uri: http::Uri = url.parse().map_err(|e: http::uri::InvalidUri| no(&e.to_string()))?;
         match (uri.scheme_str(), uri.authority(), uri.path()) {
-            (Some("http"), Some(_), "" | "/") => Ok(()),
-            (Some("http"), Some(_), _) => Err(no("there is a path")),
-            (Some(_), ..) => Err(no("only http")),
-            _ => Err(no("no host")),
+            (Some("http"), Some(_), "" | "/") => {}
+            (Some("http"), Some(_), _) => return Err(no("there is a path")),
+            (Some(_), ..) => return Err(no("only http")),
+            _ => return Err(no("no host")),
+        }
+        let (model, addresses) = ("sim".to_owned(), Addresses::default());
+        Ok(Target { url, mode, pool: None, model, ttl: None, classes, addresses })
+    }
+}
+
+/// Addresses of endpoints by name, as the target knows them.
+#[derive(Debug, Default)]
+struct Addresses(Mutex<BTreeMap<String, String>>);
+
+impl Addresses {
+    fn of(&self, name: &str) -> Option<String> {
+        if name.contains("://") {
+            return Some(name.to_owned());
+        }
+        if name.parse::<SocketAddr>().is_ok() {
+            return Some(format!("http://{name}"));
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Takes in `{"endpoints": [{"name", "metricsUrl"}]}`: servers answer where their metrics are.
+    fn learn(&self, value: &Value) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for endpoint in value["endpoints"].as_array().into_iter().flatten() {
+            if let (Some(name), Some(url)) = (endpoint["name"].as_str(), endpoint["metricsUrl"].as_str()) {
+                let base = url.strip_suffix("/metrics").unwrap_or(url);
+                known.insert(name.to_owned(), base.to_owned());
+            }
         }
     }
 }
@@ -152,10 +187,25 @@ impl One<'_> {
         let admission = &value["admission"];
         let Some(id) = admission["id"].as_str() else { return Err(unanswered(Failure::NotUnderstood)) };
         course.wait = Some(self.due.elapsed());
-        let endpoint = admission["endpoint"]
-            .as_str()
-            .map(|name| if name.contains("://") { name.to_owned() } else { format!("http://{name}") });
+        let endpoint = match admission["endpoint"].as_str() {
+            Some(name) => Some(self.address(name, admission["pool"].as_str()).await),
+            None => None,
+        };
         Ok((id.to_owned(), endpoint))
+    }
+
+    /// Where an endpoint is: its name, if that is an address, else what the target says of it.
+    async fn address(&self, name: &str, pool: Option<&str>) -> String {
+        if let Some(url) = self.target.addresses.of(name) {
+            return url;
+        }
+        let url = format!("{}/v1/pools/{}/endpoints", self.target.url, pool.unwrap_or("default"));
+        if let Ok(answer) = self.client.send(Method::GET, &url, &[], Bytes::new()).await
+            && let Ok(body) = answer.whole().await
+        {
+            self.target.addresses.learn(&serde_json::from_slice(&body).unwrap_or(Value::Null));
+        }
+        self.target.addresses.of(name).unwrap_or_else(|| format!("http://{name}"))
     }
 
     /// Runs the request on a model server and reads its tokens.
@@ -313,15 +363,8 @@ mod tests {
 
     #[test]
     fn addresses_are_checked() {
-        let target = |url: &str| Target {
-            url: url.to_owned(),
-            mode: Mode::Direct,
-            pool: None,
-            model: String::new(),
-            ttl: None,
-            classes: Classes::parse(&[], 1).unwrap(),
-        };
-        assert_eq!(target("http://127.0.0.1:8080").check(), Ok(()));
+        let target = |url: &str| Target::new(url, Mode::Direct, Classes::parse(&[], 1).unwrap());
+        assert_eq!(target("http://127.0.0.1:8080/").unwrap().url, "http://127.0.0.1:8080");
         for (url, why) in [
             ("127.0.0.1:8080", "no host"),
             ("https://a", "only http"),
@@ -329,8 +372,19 @@ mod tests {
             ("", "empty"),
             ("http://a b", "invalid"),
         ] {
-            let got = target(url).check().unwrap_err().to_string();
+            let got = target(url).unwrap_err().to_string();
             assert!(got.contains(why) && got.contains("allowed: http://HOST:PORT"), "{url}: {got}");
         }
+    }
+
+    #[test]
+    fn endpoints_are_found_by_their_names() {
+        let addresses = Addresses::default();
+        assert_eq!(addresses.of("10.0.0.1:80").as_deref(), Some("http://10.0.0.1:80"));
+        assert_eq!(addresses.of("http://a:1").as_deref(), Some("http://a:1"));
+        assert_eq!(addresses.of("server-a"), None);
+        addresses
+            .learn(&json!({ "endpoints": [{ "name": "server-a", "metricsUrl": "http://a:1/metrics" }] }));
+        assert_eq!(addresses.of("server-a").as_deref(), Some("http://a:1"));
     }
 }
