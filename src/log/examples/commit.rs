@@ -9,6 +9,7 @@ use weir_kernel::{
 };
 use weir_log::hot::{HotOptions, HotStore};
 use weir_log::measure::{PlainFile, through_log};
+use weir_log::store::Store;
 use weir_log::writer::{Writer, WriterOptions};
 
 const BATCHES: usize = 100;
@@ -62,7 +63,17 @@ fn main() {
             metrics.flush_us as f64 / metrics.commits as f64,
             metrics.commits,
         );
+        let (disk, head) = (window.disk_bytes(), writer.frames().head(&pool));
         drop(writer);
+        let begun = std::time::Instant::now();
+        let store = HotStore::open(&dir.join("log"), HotOptions::default()).unwrap();
+        println!(
+            "  opened and checked whole: {} MB on disk in {:.0} ms",
+            disk / 1_000_000,
+            begun.elapsed().as_secs_f64() * 1e3
+        );
+        assert_eq!(store.frames().head(&pool), head);
+        drop(store);
         let _ = std::fs::remove_dir_all(&dir);
     }
 }

@@ -154,7 +154,7 @@ impl WriterHandle {
         self.shared.status.writable()
     }
 
-    /// Calls the watcher now, and on the writer's thread whenever the status changes.
+    /// Calls the watcher now, and on the writer's thread whenever the status changes. It must not call this handle.
     pub fn watch(&self, watcher: impl Fn(&LogStatus) + Send + Sync + 'static) {
         self.shared.status.watch(Box::new(watcher));
     }
