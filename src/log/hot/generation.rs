@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// How long sled's threads may take to let go of a database that was closed before.
+const LET_GO: Duration = Duration::from_secs(10);
 
 struct Opened {
     db: sled::Db,
@@ -294,13 +298,24 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
     let config = sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(None);
-    let db = match caught(|| config.open()) {
-        Ok(Ok(db)) => db,
-        Ok(Err(error)) => return Err(place(sled_error(error), path)),
-        Err(panic) => return Err(LogError::Damaged { path: path.to_owned(), error: panic }),
+    let until = Instant::now() + LET_GO;
+    let db = loop {
+        match caught(|| config.open()) {
+            Ok(Ok(db)) => break db,
+            Ok(Err(error)) if is_held(&error) && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(Err(error)) => return Err(place(sled_error(error), path)),
+            Err(panic) => return Err(LogError::Damaged { path: path.to_owned(), error: panic }),
+        }
     };
     let file = File::open(&file_path).map_err(|error| LogError::io("open", &file_path, &error))?;
     Ok(Opened { db, file })
+}
+
+/// The data directory is ours, so whoever holds the database is a thread of sled that is not done with it yet.
+fn is_held(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(error) if error.to_string().contains("could not acquire lock"))
 }
 
 /// sled's errors without the place, which [`place`] puts in.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_log::LogError;
 use weir_log::hot::{HotOptions, HotStore};
 use weir_log::store::Store;
-use weir_log::writer::{Durable, Writer, WriterOptions};
+use weir_log::writer::{Durability, Durable, Writer, WriterOptions};
 
 pub const LONG: Duration = Duration::from_secs(60);
 pub const POOLS: [&str; 2] = ["a", "b"];
@@ -84,7 +84,10 @@ pub fn run_as_child() {
     let store = HotStore::open(&dir.join("log"), options()).unwrap();
     let window = store.window();
     let mut heads = POOLS.map(|pool| store.head(pool).seq);
-    let writer = Writer::spawn(Box::new(store), WriterOptions::default()).unwrap();
+    let interval = std::env::var("WEIR_CHILD_INTERVAL_MS").ok().and_then(|text| text.parse().ok());
+    let durability = interval.map_or(Durability::Group, |ms| Durability::Interval(Duration::from_millis(ms)));
+    let options = WriterOptions { durability, ..WriterOptions::default() };
+    let writer = Writer::spawn(Box::new(store), options).unwrap();
     let acks = OpenOptions::new().create(true).append(true).open(dir.join("acks")).unwrap();
     let acks = Arc::new(Mutex::new(acks));
     for n in 0..batches {

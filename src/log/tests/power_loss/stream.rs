@@ -94,7 +94,8 @@ pub fn read(path: &Path) -> Vec<Op> {
 
 /// For each file (by inode) and each path: up to which operation it is on disk for sure.
 fn synced(ops: &[Op]) -> (HashMap<u64, usize>, HashMap<&Path, usize>) {
-    let (mut begun, mut files, mut paths) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let (mut files, mut paths) = (HashMap::new(), HashMap::new());
+    let mut begun = HashMap::new();
     for (index, op) in ops.iter().enumerate() {
         match op.kind {
             Kind::SyncBegin => {
@@ -102,8 +103,11 @@ fn synced(ops: &[Op]) -> (HashMap<u64, usize>, HashMap<&Path, usize>) {
             }
             Kind::SyncEnd => {
                 let from = begun[&(op.inode, op.at)];
-                files.insert(op.inode, from);
-                paths.insert(&*op.path, from);
+                // Of two syncs at once the one that began later counts, whichever returns last.
+                let file: &mut usize = files.entry(op.inode).or_default();
+                *file = from.max(*file);
+                let path: &mut usize = paths.entry(&*op.path).or_default();
+                *path = from.max(*path);
             }
             _ => {}
         }
