@@ -1,0 +1,19 @@
+//! Goal: show what the kernel does, one row per fact, with figures worked out by hand. Method: `script.rs` owns the API.
+//!
+//! Functions named `cNNN_…` cover the field report of that number as far as a kernel can show it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bands;
+mod budgets;
+mod capacity;
+mod credit;
+mod leases;
+#[path = "../worlds/oracle.rs"]
+mod oracle;
+mod order;
+mod regimes;
+mod script;
+mod settings;
+mod stop;
+mod words;
