@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../worlds/oracle.rs"]
+#[path = "../worlds/oracle/mod.rs"]
 mod oracle;
 
 use oracle::Oracle;

@@ -9,7 +9,7 @@ mod budgets;
 mod capacity;
 mod credit;
 mod leases;
-#[path = "../worlds/oracle.rs"]
+#[path = "../worlds/oracle/mod.rs"]
 mod oracle;
 mod order;
 mod regimes;

@@ -206,9 +206,8 @@ impl Script {
                         counted(outcome).to_string()
                     }
                     Some(("due", name)) => match state.queued_request(self.names[name]).and_then(|q| q.due) {
-                        Some(due) => (due == EPOCH + span(want))
-                            .then(|| want.to_owned())
-                            .unwrap_or_else(|| format!("{} us", due.since(EPOCH).0)),
+                        Some(due) if due == EPOCH + span(want) => want.to_owned(),
+                        Some(due) => short(due.since(EPOCH)),
                         None => "never".into(),
                     },
                     _ => panic!("{row}: what is {other}?"),

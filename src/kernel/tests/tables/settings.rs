@@ -25,8 +25,11 @@ pub fn counted(max_requests: u64) -> Policy {
     Policy { detector, ..Policy::default() }
 }
 
+/// A band's priority and how its settings differ from the defaults.
+type Change = (i32, fn(&mut BandSettings));
+
 /// Bands by priority, each made from the system defaults.
-pub fn bands<const N: usize>(bands: [(i32, fn(&mut BandSettings)); N]) -> BTreeMap<i32, BandSettings> {
+pub fn bands<const N: usize>(bands: [Change; N]) -> BTreeMap<i32, BandSettings> {
     let mut all = BTreeMap::from([(0, BandSettings::default())]);
     for (priority, change) in bands {
         let mut settings = BandSettings::default();

@@ -4,7 +4,10 @@
 //! Guards invariants 1, 2, 3 (conservation, one end each, occupancy), 4 (order between bands and inside a flow) and 5
 //! (each end at its instant, to the microsecond; contract.md row 3 (a), (b), (c) and row 1).
 
+mod view;
+
 use std::collections::{BTreeMap, BTreeSet};
+use view::Pool;
 use weir_kernel::*;
 
 /// A queued request as the rules speak of it.
@@ -38,15 +41,6 @@ struct Running {
     face: Face,
     heard_at: Micros,
     outlived: bool,
-}
-
-/// The pool as row 4 of contract.md speaks of it.
-#[derive(Clone, Debug, Default)]
-struct Pool {
-    /// Per endpoint: was it sampled, and since when is it stale?
-    endpoints: BTreeMap<Slot, (bool, Option<Micros>)>,
-    seen: bool,
-    fresh_rounds: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -88,10 +82,11 @@ impl Oracle {
 
     /// Both budgets of a request under the settings in force; zero = none.
     fn budgets(&self, priority: i32, header: Option<Micros>) -> (u64, u64) {
-        let band = self.policy.bands.get(&priority).unwrap_or_else(|| match &self.policy.negative_template {
+        let template = match &self.policy.negative_template {
             Some(negative) if priority < 0 => negative,
             _ => &self.policy.template,
-        });
+        };
+        let band = self.policy.bands.get(&priority).unwrap_or(template);
         let own = band.saturation_budget.unwrap_or(self.policy.saturation_budget).0;
         let idle = band.no_endpoint_budget.unwrap_or(self.policy.no_endpoint_budget).0;
         let busy = match header {
@@ -161,9 +156,7 @@ impl Oracle {
 
     fn restart(&mut self) {
         self.regime = Regime::Unknown;
-        self.pool.seen = false;
-        self.pool.fresh_rounds = 0;
-        self.pool.endpoints.values_mut().for_each(|endpoint| *endpoint = (false, None));
+        self.pool.forget();
         let until = self.at + self.policy.resume_window;
         for w in self.waiting.values_mut() {
             w.heard_at = self.at;
@@ -206,12 +199,12 @@ impl Oracle {
                     return Err(format!("from {from} to {to} while in {}", self.regime));
                 }
                 self.regime = *to;
-                self.pool.fresh_rounds = 0;
+                self.pool.enter();
                 if matches!(from, Regime::NoEndpoints | Regime::Unknown) {
                     self.waiting.values_mut().for_each(|w| w.busy = 0);
                 }
             }
-            Event::Viewed => self.viewed(&step.input),
+            Event::Viewed => self.pool.view(&step.input, self.at, self.regime),
             Event::Enqueued(e) => self.enqueued(step, e)?,
             Event::Rejected(_) => {
                 self.arrivals += 1;
@@ -279,68 +272,6 @@ impl Oracle {
         match self.waiting.insert(RequestId(step.seq), waiting) {
             None => Ok(()),
             Some(_) => Err("queued twice".into()),
-        }
-    }
-
-    fn viewed(&mut self, input: &Input) {
-        let Input::Observed(round) = input else { return };
-        let mut sampled = false;
-        for change in &round.changes {
-            match change {
-                EndpointChange::Joined { slot, .. } => {
-                    self.pool.endpoints.entry(*slot).or_insert((false, None));
-                }
-                EndpointChange::Left { slot } => {
-                    self.pool.endpoints.remove(slot);
-                }
-                EndpointChange::Sampled { slot, .. } => {
-                    sampled = true;
-                    if let Some(endpoint) = self.pool.endpoints.get_mut(slot) {
-                        *endpoint = (true, None);
-                    }
-                }
-                EndpointChange::Stale { slot } => {
-                    if let Some((true, since)) = self.pool.endpoints.get_mut(slot) {
-                        since.get_or_insert(self.at);
-                    }
-                }
-            }
-        }
-        self.pool.seen = true;
-        if self.regime == Regime::NoFreshMetrics {
-            let counts = sampled && self.fresh() > 0;
-            self.pool.fresh_rounds = if counts { self.pool.fresh_rounds + 1 } else { 0 };
-        }
-    }
-
-    fn fresh(&self) -> usize {
-        self.pool.endpoints.values().filter(|(sampled, stale)| *sampled && stale.is_none()).count()
-    }
-
-    /// Row 4 of contract.md.
-    fn regime_called_for(&self) -> Regime {
-        if !self.pool.seen {
-            return Regime::Unknown;
-        }
-        if self.pool.endpoints.is_empty() {
-            return Regime::NoEndpoints;
-        }
-        if !matches!(self.policy.detector, Detector::Utilization { .. }) {
-            return Regime::HasEndpoints;
-        }
-        let blind = self.regime == Regime::NoFreshMetrics;
-        if self.fresh() > 0 {
-            let stays = blind && self.pool.fresh_rounds < 2;
-            return if stays { Regime::NoFreshMetrics } else { Regime::HasEndpoints };
-        }
-        let last_fresh = self.pool.endpoints.values().filter_map(|(_, stale)| *stale).max();
-        match last_fresh {
-            Some(since)
-                if self.regime == Regime::HasEndpoints && self.at < since + self.policy.blind_after =>
-            {
-                Regime::HasEndpoints
-            }
-            _ => Regime::NoFreshMetrics,
         }
     }
 
@@ -446,7 +377,7 @@ impl Oracle {
         }
         let blind = self.regime == Regime::HasEndpoints
             && matches!(self.policy.detector, Detector::Utilization { .. })
-            && self.fresh() == 0;
+            && self.pool.fresh() == 0;
         let want = match self.regime {
             Regime::NoEndpoints => (Outcome::EvictedNoEndpoints, Reason::NoEndpoints),
             Regime::NoFreshMetrics => (Outcome::EvictedNoEndpoints, Reason::NoFreshMetrics),
@@ -478,7 +409,7 @@ impl Oracle {
             // A microsecond more: an orphan is heard of later than it was admitted.
             ok(!lapses || running.heard_at + timeout + Micros(1) > self.at, *id, "a lease that lapsed")?;
         }
-        let called_for = self.regime_called_for();
+        let called_for = self.pool.calls_for(self.at, self.regime, &self.policy);
         if called_for == self.regime {
             return Ok(());
         }
