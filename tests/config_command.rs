@@ -41,6 +41,27 @@ fn check_tells_every_mistake_and_fails() {
 }
 
 #[test]
+fn c089_the_service_does_not_start_on_a_misspelled_field() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("bad.yaml"), "pools: {p: {flowControl: {maxRequest: 1}}}\n").unwrap();
+    let data = dir.path().join("data");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(dir.path()).args([
+        "serve",
+        "--config",
+        "bad.yaml",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+    ]);
+    let out = command.arg(&data).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let (told, want) = (text(&out.stderr), "unknown key; did you mean pools.p.flowControl.maxRequests?");
+    assert!(told.contains("line 1: pools.p.flowControl.maxRequest: ") && told.contains(want), "{told}");
+    assert!(!data.exists(), "nothing is touched before the settings are valid");
+}
+
+#[test]
 fn check_passes_with_warnings_unless_strict() {
     let dir = tempfile::tempdir().unwrap();
     let out = weir(dir.path(), &["check"], &[]);

@@ -61,6 +61,8 @@ pub struct LogSettings {
     pub retention_age: Micros,
     /// The most bytes that the whole log may take; 0 = no bound.
     pub retention_bytes: u64,
+    /// Steps of a pool between snapshots.
+    pub snapshot_every: u64,
     /// How often sealing, snapshots and retention are looked after.
     pub upkeep_interval: Micros,
 }

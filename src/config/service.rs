@@ -119,6 +119,7 @@ fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
         rotate_bytes,
         retention_age,
         retention_bytes,
+        snapshot_every: section.amount(reading, "snapshotEvery"),
         upkeep_interval: section.span(reading, "upkeepInterval"),
     }
 }

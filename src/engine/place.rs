@@ -75,8 +75,8 @@ impl LogOptions {
                 cache_bytes: settings.cache_bytes,
             },
             retention,
+            snapshot_every: settings.snapshot_every,
             keeping_every: Duration::from_micros(settings.upkeep_interval.0),
-            ..LogOptions::default()
         }
     }
 }

@@ -93,9 +93,15 @@ static LOG: Table = Table {
         ),
         Setting::open("retention", Kind::Section(&RETENTION), "defaults", "How much of the log is kept."),
         Setting::new(
+            "snapshotEvery",
+            Kind::Count { min: 1_000, max: u64::MAX },
+            "200k",
+            "Steps of a pool between snapshots, which bound the time of recovery.",
+        ),
+        Setting::new(
             "upkeepInterval",
             Kind::Duration { min: Micros::from_millis(100) },
-            "10s",
+            "5s",
             "How often sealing, snapshots and retention are looked after.",
         ),
     ],
