@@ -186,3 +186,43 @@ fn what_is_written_to_a_closed_pipe_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// A server that gives these steps, without `follow` the first two only; it answers each connection once.
+fn server(steps: Vec<Step>, answers: usize) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let thread = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for _ in 0..answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let request = lines.next().unwrap().unwrap();
+            while !lines.next().unwrap().unwrap().is_empty() {}
+            let shown = if request.contains("follow=true") { &steps[2..] } else { &steps[..2] };
+            let body: String = shown
+                .iter()
+                .map(|step| weir_log::describe::step_json(step).unwrap().to_string() + "\n")
+                .collect();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\nconnection: close";
+            write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+            asked.push(request);
+        }
+        asked
+    });
+    (url, thread)
+}
+
+#[test]
+fn tail_follows_a_running_server_where_the_first_answer_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps: Vec<Step> = steps("chat").into_iter().take(5).collect();
+    let (url, asked) = server(steps.clone(), 2);
+    let lines = ok(&["tail", "--server", &url, "--pool", "chat", "-f", "-n", "1", "--json"], dir.path());
+    let read: Vec<Step> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, steps[1..], "the last one of what there was, and all that came");
+    let asked = asked.join().unwrap();
+    assert!(asked[0].starts_with("GET /v1/pools/chat/log?follow=false "), "{asked:?}");
+    assert!(asked[1].starts_with("GET /v1/pools/chat/log?follow=true&from=3 "), "{asked:?}");
+    assert!(fails(&["tail", "--server", &url, "--pool", "chat"], dir.path()).contains("no connection"));
+}

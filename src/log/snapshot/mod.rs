@@ -128,4 +128,4 @@ fn read_block(block: &Block, events: &mut Vec<Event>) -> Result<(), Fault> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,7 +3,7 @@
 use super::*;
 use weir_kernel::{RestatedCore, Role};
 
-fn snapshot(seq: u64) -> Snapshot {
+pub(crate) fn snapshot(seq: u64) -> Snapshot {
     let mut events = vec![Event::RestatedCore(Box::new(RestatedCore { seq, ..RestatedCore::default() }))];
     for slot in 0..3_000 {
         events.push(Event::RestatedEndpoint(Box::new(weir_kernel::RestatedEndpoint {

@@ -1,6 +1,7 @@
 //! Sealed batches read back as they were; every flipped byte is found and named; sizes stay within their bounds.
 
 mod format;
+mod golden;
 pub(crate) mod samples;
 
 use super::*;
