@@ -6,6 +6,7 @@ mod alloc;
 mod credit;
 mod drain;
 mod expiry;
+mod gateway;
 mod kernel;
 mod log;
 mod pool;
@@ -30,6 +31,8 @@ pub enum Bench {
     Expiry,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
+    /// Held admissions over loopback HTTP with their completions, beside a bare axum handler.
+    Gateway,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
     Volume,
 }
@@ -58,5 +61,6 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Expiry => expiry::run(budget),
         Bench::Volume => volume::run(budget),
         Bench::Credit => credit::run(budget),
+        Bench::Gateway => gateway::run(budget),
     }
 }

@@ -84,17 +84,41 @@ async fn restate(pool: &PoolHandle, metrics: &Metrics) -> bool {
 /// One line at most, whatever the number of drops: each of them is in the decision log.
 fn summary(pool: &str, metrics: &Metrics, said: &mut BTreeMap<Reason, u64>) {
     let now = metrics.refusals(pool);
+    if let Some((total, reasons)) = since(said, &now) {
+        tracing::info!(pool, dropped = total, "dropped:{reasons}");
+    }
+    *said = now;
+}
+
+/// What came since the last line: in all, and by reason.
+fn since(said: &BTreeMap<Reason, u64>, now: &BTreeMap<Reason, u64>) -> Option<(u64, String)> {
     let mut total = 0;
     let mut text = String::new();
-    for (reason, count) in &now {
+    for (reason, count) in now {
         let new = count - said.get(reason).copied().unwrap_or(0);
         if new > 0 {
             total += new;
             text.push_str(&format!(" {}={new}", reason.word()));
         }
     }
-    if total > 0 {
-        tracing::info!(pool, dropped = total, "dropped:{text}");
+    (total > 0).then_some((total, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many drops a second has, they are one line, whose figures add up over the lines.
+    #[test]
+    fn c138_drops_are_summed_up() {
+        let count =
+            |saturated, late| BTreeMap::from([(Reason::Saturated, saturated), (Reason::TtlExpired, late)]);
+        let nothing = BTreeMap::new();
+        let first = count(300_000, 2);
+        let said = since(&nothing, &first);
+        let text = " rejected-saturated=300000 rejected-ttl-expired=2".to_owned();
+        assert_eq!(said, Some((300_002, text)));
+        assert_eq!(since(&first, &first), None, "no line without a drop");
+        assert_eq!(since(&first, &count(300_001, 2)), Some((1, " rejected-saturated=1".to_owned())));
     }
-    *said = now;
 }

@@ -53,8 +53,9 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
 /// `GET /metrics`
 pub async fn exposition(State(gateway): State<Arc<Gateway>>) -> Response {
     let gauges = gateway.gauges().await;
+    let compat = gateway.options.metrics_compat_llm_d;
     let mut response =
-        Response::new(Body::from(gateway.metrics.render(gauges, gateway.options.metrics_compat_llm_d)));
+        Response::new(Body::from(gateway.metrics.render(gauges, gateway.history.metrics(), compat)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
     response
 }

@@ -9,3 +9,4 @@ mod ext_proc;
 mod harness;
 mod pools;
 mod refusal;
+mod reports;

@@ -13,6 +13,7 @@ use std::fmt::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weir_kernel::{Ratio, Regime};
+use weir_log::writer::{FLUSH_BOUNDS_US, LogMetrics};
 
 /// A pool at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +77,7 @@ impl Collector for Exposition {
             return Ok(());
         }
         service(&mut encoder, &inner.gauges)?;
+        log(&mut encoder, &inner.log)?;
         gateway(&mut encoder, &self.metrics.gateway)
     }
 }
@@ -326,6 +328,24 @@ fn band_gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Res
         }
     }
     Ok(())
+}
+
+/// The log's writer, which all pools share.
+fn log(encoder: &mut DescriptorEncoder<'_>, log: &LogMetrics) -> Result<(), Error> {
+    for (name, help, value) in [
+        ("log_batches", "Batches made durable.", log.batches),
+        ("log_steps", "Steps made durable.", log.steps),
+        ("log_bytes", "Bytes of batches made durable.", log.bytes),
+        ("log_commit_failures", "Commits that failed.", log.failures),
+    ] {
+        Series::counter(encoder, name, help)?.count(Vec::new(), value)?;
+    }
+    let (name, help) = ("log_commit_duration_seconds", "Write and sync of one commit, of all pools.");
+    let bounds = FLUSH_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(log.flush_buckets).collect();
+    let sum = log.flush_us as f64 / 1e6;
+    let mut histogram = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    histogram.encode_histogram::<NoLabelSet>(sum, log.commits, &buckets, None)
 }
 
 fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> Result<(), Error> {

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_kernel::{Event, Reason, Step};
+use weir_log::writer::LogMetrics;
 
 /// Distinct fairness ids that keep a label of their own.
 pub const FLOW_LABELS_MAX: usize = 1_000;
@@ -64,6 +65,7 @@ struct Inner {
     shared: Shared,
     pools: BTreeMap<String, Projection>,
     gauges: Vec<PoolGauges>,
+    log: LogMetrics,
 }
 
 impl Metrics {
@@ -75,7 +77,7 @@ impl Metrics {
             flows: Labels::new(FLOW_LABELS_MAX, &[]),
             models: Labels::new(MODEL_LABELS_MAX + 1, &reserved),
         };
-        let inner = Inner { shared, pools: BTreeMap::new(), gauges: Vec::new() };
+        let inner = Inner { shared, pools: BTreeMap::new(), gauges: Vec::new(), log: LogMetrics::default() };
         Metrics { inner: Mutex::new(inner), gateway: GatewayCounters::default() }
     }
 
@@ -107,8 +109,10 @@ impl Metrics {
     }
 
     /// The exposition, with the gauges of this moment; those of flow control under llm-d's prefix as well if asked.
-    pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>, compat: bool) -> String {
-        self.lock().gauges = gauges;
+    pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>, log: LogMetrics, compat: bool) -> String {
+        let mut inner = self.lock();
+        (inner.gauges, inner.log) = (gauges, log);
+        drop(inner);
         let mut text = String::new();
         let mut registry = Registry::default();
         for (prefix, flow_control_only) in [("weir", false), ("llm_d_epp", true)] {

@@ -61,14 +61,14 @@ fn c060_one_request_is_counted_once_and_its_priority_keeps_its_sign() {
     let metrics = Arc::new(Metrics::new(&[]));
     metrics.restate("p", &[]);
     metrics.apply("p", &[queued(1, 0, "a", None)]);
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     assert!(
         text.contains("weir_flow_control_queue_size{fairness_id=\"a\",priority=\"-1\",inference_pool=\"p\"")
     );
     assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 1.0, "{text}");
     assert_eq!(sum(&text, "weir_flow_control_queue_bytes{"), 10.0);
     metrics.apply("p", &[passed(2, vec![evicted(1)]), passed(2, vec![evicted(1)])]);
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 0.0);
     let line =
         "weir_flow_control_requests_total{outcome=\"EvictedTTL\",priority=\"-1\",inference_pool=\"p\"} 1\n";
@@ -88,14 +88,14 @@ fn c132_c136_flows_share_a_bounded_number_of_labels_and_go_when_collected() {
         let seq = 2 * flow + 1;
         metrics.apply("p", &[queued(seq, flow as u32, &name, None), passed(seq + 1, vec![evicted(seq)])]);
     }
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     let series = text.lines().filter(|line| line.starts_with("weir_flow_control_queue_size{")).count();
     assert_eq!(series, FLOW_LABELS_MAX + 1);
     assert_eq!(sum(&text, "weir_flow_control_requests_total{"), flows as f64);
     assert_eq!(sum(&text, "weir_flow_control_request_queue_duration_seconds_count{"), flows as f64);
     let close = |flow: u32| Event::FlowClosed { flow: FlowId(flow) };
     metrics.apply("p", &[passed(2 * flows + 1, vec![close(0), close(flows as u32 - 1)])]);
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     assert!(!text.contains("fairness_id=\"f0\""), "the collected flow is gone");
     assert!(text.contains("fairness_id=\"other\""), "the shared one stays");
     assert_eq!(sum(&text, "weir_flow_control_requests_total{"), flows as f64);
@@ -111,7 +111,7 @@ fn c133_a_configured_model_keeps_its_label_and_foreign_names_are_escaped() {
         metrics.apply("p", &[queued(seq, 0, "a", Some(&format!("junk\"{junk}\\")))]);
     }
     metrics.apply("p", &[queued(seq + 1, 0, "a", Some("m1"))]);
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     assert!(text.contains("model_name=\"m1\""));
     assert!(text.contains("model_name=\"other\""));
     assert!(text.contains("junk\\\"0\\\\"));
@@ -129,7 +129,7 @@ fn a_restart_begins_with_what_is_queued() {
     let events = vec![enqueued(3, 5)];
     let step = Step { seq: 8, at: Micros(11), input: Input::Arrived(arrival("a", None)), events };
     metrics.apply("p", &[step]);
-    let text = metrics.render(Vec::new(), false);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
     assert!(!text.contains("\"old\""), "what the snapshot covers counts once");
     assert!(text.contains("fairness_id=\"a\",priority=\"5\""), "{text}");
 }
@@ -148,7 +148,9 @@ fn every_line_is_a_comment_or_a_sample() {
         detector: "utilization-detector".to_owned(),
         ..PoolGauges::default()
     };
-    let text = metrics.render(vec![gauges], true);
+    let mut log = LogMetrics { commits: 3, steps: 9, bytes: 700, flush_us: 1_500, ..LogMetrics::default() };
+    log.flush_buckets[0] = 3;
+    let text = metrics.render(vec![gauges], log, true);
     for line in text.lines() {
         let sample = line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok());
         assert!(line.starts_with("# ") || sample, "{line}");
@@ -161,6 +163,9 @@ fn every_line_is_a_comment_or_a_sample() {
         text.contains("weir_flow_control_global_capacity_utilization_requests{inference_pool=\"p\"} 0.1")
     );
     assert!(!text.contains("weir_flow_control_global_capacity_utilization_bytes{"));
+    assert!(text.contains("weir_log_steps_total 9\n"), "{text}");
+    assert!(text.contains("weir_log_commit_duration_seconds_count 3\n"), "{text}");
+    assert!(text.contains("weir_log_commit_duration_seconds_sum 0.0015\n"), "{text}");
     assert!(text.contains("llm_d_epp_flow_control_queue_size{"));
     assert!(!text.contains("llm_d_epp_log") && !text.contains("llm_d_epp_gateway"));
 }
