@@ -5,7 +5,7 @@
 
 use super::pool::{BenchPool, POOL, block_on, failed};
 use super::rig::{ENDPOINTS, arrival, roomy};
-use super::{BenchError, Budget, Case, Findings};
+use super::{BenchError, Budget, Case, Findings, drain_http};
 use crate::engine::{Decision, Pending};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub fn run(_budget: Budget) -> Result<Findings, BenchError> {
     findings.cases.push(Case::beside("drain/kernel+log", kernel, "ms", SEED_MS));
     let engine = median(|_| block_on(engine()))?;
     findings.cases.push(Case::beside("drain/engine", engine, "ms", SEED_MS));
+    let gateway = median(|_| block_on(drain_http::gateway(QUEUED, ENDPOINTS)))?;
+    findings.cases.push(Case::beside("drain/gateway", gateway, "ms", SEED_MS));
     findings.notes.push(format!(
         "{QUEUED} queued when the pool opens; from there to the last one durable; median of {ROUNDS}"
     ));

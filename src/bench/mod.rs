@@ -5,6 +5,7 @@
 mod alloc;
 mod credit;
 mod drain;
+mod drain_http;
 mod expiry;
 mod gateway;
 mod kernel;
