@@ -84,19 +84,27 @@ pub(super) fn discard(path: &Path) -> Result<(), LogError> {
     fs::remove_dir_all(&gone).map_err(fail)
 }
 
-/// The numbers of the generations that count, in order. Left-overs of a deletion go, and generations that were made
+/// Removes what is left of deletions that were broken off.
+pub(super) fn sweep(hot: &Path) -> Result<(), LogError> {
+    let entries = fs::read_dir(hot).map_err(|error| LogError::io("list", hot, &error))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|extension| extension == "deleted") {
+            fs::remove_dir_all(&path).map_err(|error| LogError::io("remove", &path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of the generations that count, in order. Left-overs of deletions go, and generations that were made
 /// ready but never committed to.
 fn tidy(hot: &Path, mark: &Mark) -> Result<Vec<u32>, LogError> {
     crate::dir::create_dir(hot)?;
+    sweep(hot)?;
     let entries = fs::read_dir(hot).map_err(|error| LogError::io("list", hot, &error))?;
     let mut numbers = Vec::new();
     for entry in entries {
         let path = entry.map_err(|error| LogError::io("list", hot, &error))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.ends_with(".deleted") {
-            fs::remove_dir_all(&path).map_err(|error| LogError::io("remove", &path, &error))?;
-            continue;
-        }
         match name.parse::<u32>() {
             Ok(number) if number <= mark.generation => numbers.push(number),
             Ok(_) => discard(&path)?,

@@ -1,7 +1,7 @@
 //! The hot window, reading side: its databases from oldest to newest, and the durable end of each pool's log.
 
 use super::generation::Generation;
-use super::recover::discard;
+use super::recover::{discard, sweep};
 use crate::chain::Head;
 use crate::error::LogError;
 use crate::frame::Frame;
@@ -154,7 +154,8 @@ impl HotWindow {
         let gone = list.remove(0);
         drop(list);
         gone.close();
-        discard(gone.path())
+        discard(gone.path())?;
+        gone.path().parent().map_or(Ok(()), sweep)
     }
 }
 
