@@ -15,9 +15,10 @@ use std::time::Duration;
 use weir_kernel::{Input, Micros, Regime, State, Step};
 
 /// Steps that are built while another batch is in flight; a batch is never much larger.
-const BATCH_MAX: usize = 1_024;
-/// Events in them, for the same bound in bytes when steps end many requests.
-const BATCH_EVENTS_MAX: usize = 16_384;
+const BATCH_MAX: usize = 3_072;
+/// Events in them beyond the first of each step: where steps end many requests at once, so that a batch is soon
+/// durable and those who arrive meanwhile do not wait for a large one.
+const BATCH_EVENTS_MAX: usize = 2_048;
 /// Batches handed to the log and not yet durable.
 const FLIGHTS_MAX: usize = 2;
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
@@ -158,7 +159,7 @@ impl Pool {
         let at = self.shared.clock.now().max(self.state.now());
         let step = (self.decide)(&mut self.state, at, input);
         let seq = step.seq;
-        self.building_events += step.events.len();
+        self.building_events += step.events.len().saturating_sub(1);
         self.building.push(step);
         seq
     }
