@@ -268,7 +268,10 @@ pub(crate) fn set_unready(state: &mut State, id: RequestId) {
     let (Some(band), Some(flow)) = (state.bands.get_mut(&priority), state.flows.get_mut(&flow_id)) else {
         return;
     };
-    let service = state.programs.get(&flow.name).map_or(0, |p| p.service);
+    let service = match band.ready {
+        Ready::Service { .. } => state.programs.get(&flow.name).map_or(0, |p| p.service),
+        Ready::Strict(_) | Ready::Turns { .. } => 0,
+    };
     let all = &state.queued;
     make_unready(band, flow_id, flow, place, service, &|id| {
         all.get(&id).map_or(Micros::ZERO, |q| q.enqueued_at)

@@ -2,8 +2,8 @@
 //!
 //! Not here: service accounting (`service.rs`), order inside a flow (`ordering.rs`).
 
-use crate::queues::{Flow, Place, Ready};
-use crate::{Fairness, FlowId, Micros, ProgramAware, service};
+use crate::queues::{Flow, Place, Ready, ServiceKey};
+use crate::{Fairness, FlowId, Micros, ProgramAware, RequestId, service};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::ops::Bound;
@@ -24,7 +24,7 @@ pub(crate) fn pick(
         }
         Ready::Service { by_service, by_wait, keys } => {
             let Fairness::ProgramAware(params) = fairness else { return None };
-            let id = least_served(params, by_service, by_wait, keys, flows, now)?;
+            let id = least_served(params, by_service, by_wait, keys, now)?;
             flows.get(&id)?.line.first().map(|place| (*place, None))
         }
     }
@@ -37,45 +37,38 @@ fn next_turn(waiting: &BTreeMap<Arc<str>, FlowId>, last: Option<&Arc<str>>) -> O
     after.or_else(|| waiting.first_key_value()).map(|(_, id)| *id)
 }
 
-/// The flow with the best score, ties by name, found by looking from both ends at once: the least served and the
-/// longest waiting. No flow further in can beat the best one seen once the score of the two frontiers combined does
-/// not (the threshold algorithm of Fagin, Lotem and Naor, 2001), so few flows are looked at.
+/// The flow with the best score, ties by the arrival of their heads, found by looking from both ends at once: the
+/// least served and the longest waiting. No flow further in can beat the best one seen once the score of the two
+/// frontiers combined does not (the threshold algorithm of Fagin, Lotem and Naor, 2001), so few flows are looked at.
 fn least_served(
     params: &ProgramAware,
     by_service: &BTreeSet<(u128, FlowId)>,
-    by_wait: &BTreeSet<(Micros, FlowId)>,
-    keys: &BTreeMap<FlowId, (u128, Micros)>,
-    flows: &BTreeMap<FlowId, Flow>,
+    by_wait: &BTreeMap<RequestId, FlowId>,
+    keys: &BTreeMap<FlowId, ServiceKey>,
     now: Micros,
 ) -> Option<FlowId> {
+    let since = |id: &FlowId| keys.get(id).map(|key| key.since);
     let (service_min, service_max) = (by_service.first()?.0, by_service.last()?.0);
-    let (oldest, newest) = (by_wait.first()?.0, by_wait.last()?.0);
+    let oldest = since(by_wait.first_key_value()?.1)?;
+    let newest = since(by_wait.last_key_value()?.1)?;
     let (wait_min, wait_max) = (now.since(newest).0, now.since(oldest).0);
     let score = |service: u128, since: Micros| {
         service::score(params, service, service_min, service_max, now.since(since).0, wait_min, wait_max)
     };
-    let mut best: Option<(i128, FlowId)> = None;
-    let consider = |id: FlowId, best: &mut Option<(i128, FlowId)>| {
-        let Some((service, since)) = keys.get(&id).copied() else { return };
-        let mine = score(service, since);
-        let name = |id: &FlowId| flows.get(id).map(|flow| &flow.name);
-        let better = match best {
-            None => true,
-            Some((other, _)) if mine != *other => mine > *other,
-            Some((_, other)) => name(&id) < name(other),
-        };
-        if better {
-            *best = Some((mine, id));
-        }
-    };
-    for ((service, first), (since, second)) in by_service.iter().zip(by_wait.iter()) {
-        if let Some((found, _)) = best
-            && score(*service, *since) < found
-        {
+    let mut best: Option<(i128, RequestId, FlowId)> = None;
+    for ((service, least), (head, longest)) in by_service.iter().zip(by_wait.iter()) {
+        let frontier = score(*service, since(longest)?);
+        // Heads further in came later, so a tie with the frontier goes to the best one seen.
+        if best.is_some_and(|(found, first, _)| frontier < found || (frontier == found && first < *head)) {
             break;
         }
-        consider(*first, &mut best);
-        consider(*second, &mut best);
+        for id in [least, longest] {
+            let Some(key) = keys.get(id) else { continue };
+            let mine = score(key.service, key.since);
+            if best.is_none_or(|(found, first, _)| mine > found || (mine == found && key.head < first)) {
+                best = Some((mine, key.head, *id));
+            }
+        }
     }
-    best.map(|(_, id)| id)
+    best.map(|(_, _, id)| id)
 }

@@ -226,6 +226,9 @@ pub(crate) fn apply_service(state: &mut State, id: RequestId, service: u128) {
 fn reindex_program(state: &mut State, name: &Arc<str>, service: u128) {
     let all = &state.queued;
     for band in state.bands.values_mut() {
+        if !matches!(band.ready, queues::Ready::Service { .. }) {
+            continue;
+        }
         let Some(id) = band.flows.get(name).copied() else { continue };
         if let Some(flow) = state.flows.get(&id) {
             queues::reindex_flow(&mut band.ready, id, flow, service, &|id| {
@@ -258,9 +261,10 @@ pub(crate) fn leave_program(state: &mut State, name: &Arc<str>) {
 }
 
 pub(crate) fn apply_program_forgotten(state: &mut State, name: &str) {
-    if let Some((key, program)) = state.programs.remove_entry(name)
-        && let Some(since) = program.idle_since
-    {
+    let Some((key, program)) = state.programs.remove_entry(name) else { return };
+    // Requests that were queued before their band kept accounts stand in its order without holding one.
+    reindex_program(state, &key, 0);
+    if let Some(since) = program.idle_since {
         state.idle_programs.remove(&(since, key));
     }
 }

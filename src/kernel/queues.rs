@@ -68,12 +68,20 @@ pub(crate) enum Ready {
     Strict(BTreeSet<Place>),
     /// Flows by name.
     Turns { flows: BTreeMap<Arc<str>, FlowId>, last: Option<FlowId> },
-    /// Flows by attained service and by the enqueue of their head.
+    /// Flows by attained service and by their head, whose number is also the order of enqueue.
     Service {
         by_service: BTreeSet<(u128, FlowId)>,
-        by_wait: BTreeSet<(Micros, FlowId)>,
-        keys: BTreeMap<FlowId, (u128, Micros)>,
+        by_wait: BTreeMap<RequestId, FlowId>,
+        keys: BTreeMap<FlowId, ServiceKey>,
     },
+}
+
+/// By what a flow is compared under least-attained-service fairness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceKey {
+    pub(crate) service: u128,
+    pub(crate) head: RequestId,
+    pub(crate) since: Micros,
 }
 
 impl Ready {
@@ -83,7 +91,7 @@ impl Ready {
             Fairness::RoundRobin => Ready::Turns { flows: BTreeMap::new(), last: None },
             Fairness::ProgramAware(_) => Ready::Service {
                 by_service: BTreeSet::new(),
-                by_wait: BTreeSet::new(),
+                by_wait: BTreeMap::new(),
                 keys: BTreeMap::new(),
             },
         }
@@ -174,7 +182,9 @@ pub(crate) fn make_ready(
         return;
     }
     flow.line.insert(place);
-    reindex_flow(&mut band.ready, flow_id, flow, head_service, enqueued);
+    if flow.line.first() == Some(&place) {
+        reindex_flow(&mut band.ready, flow_id, flow, head_service, enqueued);
+    }
 }
 
 /// Takes a ready request out of its band's indexes.
@@ -191,8 +201,11 @@ pub(crate) fn make_unready(
         line.remove(&place);
         return;
     }
+    let was_head = flow.line.first() == Some(&place);
     flow.line.remove(&place);
-    reindex_flow(&mut band.ready, flow_id, flow, head_service, enqueued);
+    if was_head {
+        reindex_flow(&mut band.ready, flow_id, flow, head_service, enqueued);
+    }
     if band.ready_requests == 0
         && let Ready::Turns { last, .. } = &mut band.ready
     {
@@ -214,25 +227,33 @@ pub(crate) fn reindex_flow(
         Ready::Turns { flows, .. } => {
             if flow.line.is_empty() {
                 flows.remove(&flow.name);
-            } else if !flows.contains_key(&flow.name) {
+            } else if flow.line.len() == 1 && !flows.contains_key(&flow.name) {
                 flows.insert(Arc::clone(&flow.name), id);
             }
         }
         Ready::Service { by_service, by_wait, keys } => {
-            let new = flow.line.first().map(|(_, head)| (service, enqueued(*head)));
+            let new = flow.line.first().map(|(_, head)| ServiceKey {
+                service,
+                head: *head,
+                since: enqueued(*head),
+            });
             let old = keys.get(&id).copied();
             if new == old {
                 return;
             }
-            if let Some((service, since)) = old {
-                by_service.remove(&(service, id));
-                by_wait.remove(&(since, id));
-                keys.remove(&id);
+            if let Some(key) = old {
+                by_service.remove(&(key.service, id));
+                by_wait.remove(&key.head);
             }
-            if let Some((service, since)) = new {
-                by_service.insert((service, id));
-                by_wait.insert((since, id));
-                keys.insert(id, (service, since));
+            match new {
+                Some(key) => {
+                    by_service.insert((key.service, id));
+                    by_wait.insert(key.head, id);
+                    keys.insert(id, key);
+                }
+                None => {
+                    keys.remove(&id);
+                }
             }
         }
     }

@@ -165,6 +165,22 @@ fn the_least_served_program_goes_first() {
 }
 
 #[test]
+fn programs_that_were_served_alike_go_by_arrival() {
+    let policy = one_band(Ordering::Fcfs, Fairness::ProgramAware(ProgramAware::default()));
+    check(
+        policy,
+        "
+        t=0 pool 1 sat=1
+        t=0 arrive c1 flow=c
+        t=0 arrive a1 flow=a
+        t=0 arrive b1 flow=b
+        t=0 arrive a2 flow=a
+        t=1 pool 1 sat=0 => c1:admit, a1:admit, b1:admit, a2:admit
+        ",
+    );
+}
+
+#[test]
 fn c060_negative_priorities_keep_their_sign_and_their_place() {
     check(
         pushed(),

@@ -28,11 +28,12 @@ impl Dice {
 }
 
 fn fairness(dice: &mut Dice) -> Fairness {
-    dice.pick(&[
-        Fairness::GlobalStrict,
-        Fairness::RoundRobin,
-        Fairness::ProgramAware(ProgramAware { half_life: Micros::from_secs(1), ..ProgramAware::default() }),
-    ])
+    let aware = ProgramAware {
+        half_life: Micros::from_millis(dice.pick(&[0, 20, 1_000])),
+        state_ttl: Micros::from_millis(dice.pick(&[0, 300, 3_600_000])),
+        ..ProgramAware::default()
+    };
+    dice.pick(&[Fairness::GlobalStrict, Fairness::RoundRobin, Fairness::ProgramAware(aware)])
 }
 
 fn band(dice: &mut Dice) -> BandSettings {
