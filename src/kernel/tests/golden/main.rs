@@ -11,8 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_kernel::*;
 
-/// The behaviour that these digests are of, and the worlds with their digests.
-const GOLDEN: (u32, [(&str, fn() -> Policy, &str); 5]) = (
+/// A world: its name, its settings, the digest of what is decided in it.
+type World = (&'static str, fn() -> Policy, &'static str);
+
+/// The behaviour that these digests are of, and the worlds.
+const GOLDEN: (u32, [World; 5]) = (
     1,
     [
         ("defaults", Policy::default, "73f42c1fc1edf7fcbdda5e323fa8042f1b37a54958237c8ddf16b225b4c41b20"),

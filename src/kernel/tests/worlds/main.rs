@@ -11,12 +11,13 @@ mod world;
 
 use oracle::Oracle;
 use weir_kernel::*;
-use world::{Dice, arrival, change, input, start};
+use world::{Dice, Mood, arrival, change, input, mood, start};
 
 /// One world as it runs.
 struct World {
     seed: u64,
     dice: Dice,
+    mood: Mood,
     now: Micros,
     state: State,
     oracle: Oracle,
@@ -29,6 +30,7 @@ impl World {
         World {
             seed,
             dice: Dice::new(seed),
+            mood: Mood::Mixed,
             now,
             state: State::new(),
             oracle: Oracle::new(),
@@ -76,6 +78,9 @@ impl World {
     }
 
     fn turn(&mut self) {
+        if self.dice.one_in(40) {
+            self.mood = mood(&mut self.dice);
+        }
         let longest = if self.dice.one_in(10) { 400_000 } else { 4_000 };
         let next = self.now + Micros(self.dice.below(longest));
         self.sleep_until(next);
@@ -90,12 +95,12 @@ impl World {
             }
             3..=9 => {
                 // The clock of the step is behind the log: it counts as the last step's time.
-                let input = input(&mut self.dice, &self.state, self.now);
+                let input = input(&mut self.dice, self.mood, &self.state, self.now);
                 let behind = self.now.since(Micros(self.dice.below(9_000_000)));
                 self.take(behind, input);
             }
             _ => {
-                let input = input(&mut self.dice, &self.state, self.now);
+                let input = input(&mut self.dice, self.mood, &self.state, self.now);
                 self.take(self.now, input);
             }
         }

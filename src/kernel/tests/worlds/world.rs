@@ -137,7 +137,43 @@ pub fn arrival(dice: &mut Dice, now: Micros) -> Arrival {
     }
 }
 
-fn observation(dice: &mut Dice, now: Micros) -> Observation {
+/// What the pool is like for a while, so that requests live through whole regimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// Anything.
+    Mixed,
+    /// There is room.
+    Open,
+    /// There is none.
+    Full,
+    /// Nothing is sampled.
+    Blind,
+    /// Nothing is there.
+    Empty,
+}
+
+pub fn mood(dice: &mut Dice) -> Mood {
+    dice.pick(&[Mood::Mixed, Mood::Open, Mood::Full, Mood::Full, Mood::Blind, Mood::Empty])
+}
+
+fn observation(dice: &mut Dice, mood: Mood, now: Micros) -> Observation {
+    let requested_at = now.since(Micros(dice.below(30_000)));
+    let join = |slot| EndpointChange::Joined { slot, name: format!("e{}", slot.0), role: Role::Decode };
+    let load = |slot, waiting| EndpointChange::Sampled { slot, waiting, running: 1, kv: 0 };
+    let slots = [0, 1, 2, 3].map(Slot);
+    let (changes, figure) = match mood {
+        Mood::Mixed => return mixed(dice, requested_at),
+        Mood::Open => ([join(slots[0]), load(slots[0], -99)].to_vec(), Ratio(300_000)),
+        Mood::Full => {
+            (slots.iter().flat_map(|slot| [join(*slot), load(*slot, 9)]).collect(), Ratio(1_300_000))
+        }
+        Mood::Blind => (slots.map(|slot| EndpointChange::Stale { slot }).to_vec(), Ratio::ONE),
+        Mood::Empty => (slots.map(|slot| EndpointChange::Left { slot }).to_vec(), Ratio::ONE),
+    };
+    Observation { requested_at, changes, pushed: Pushed::Pool(figure) }
+}
+
+fn mixed(dice: &mut Dice, requested_at: Micros) -> Observation {
     let mut changes = Vec::new();
     for _ in 0..dice.below(4) {
         let slot = Slot(dice.below(4) as u16);
@@ -163,7 +199,7 @@ fn observation(dice: &mut Dice, now: Micros) -> Observation {
         2 => Pushed::Clear,
         _ => Pushed::Keep,
     };
-    Observation { requested_at: now.since(Micros(dice.below(30_000))), changes, pushed }
+    Observation { requested_at, changes, pushed }
 }
 
 pub fn change(dice: &mut Dice) -> Input {
@@ -180,7 +216,7 @@ fn some_request(dice: &mut Dice, state: &State) -> RequestId {
     if all.is_empty() || dice.one_in(20) { RequestId(dice.below(state.seq() + 2)) } else { dice.pick(&all) }
 }
 
-pub fn input(dice: &mut Dice, state: &State, now: Micros) -> Input {
+pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
     match dice.below(100) {
         0 => start(),
         1 => change(dice),
@@ -192,7 +228,7 @@ pub fn input(dice: &mut Dice, state: &State, now: Micros) -> Input {
             Input::Stopping { drain_until: now + Micros::from_millis(dice.pick(&[0, 50])) }
         }
         4 => Input::LogResumed { since: now, refused: dice.below(9) },
-        5..=25 => Input::Observed(observation(dice, now)),
+        5..=25 => Input::Observed(observation(dice, mood, now)),
         26..=35 => Input::Cancelled(Cancelled {
             request: some_request(dice, state),
             cause: dice.pick(&[Cause::ClientDisconnect, Cause::Purged, Cause::Other]),
