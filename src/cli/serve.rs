@@ -26,12 +26,18 @@ pub struct Args {
     /// Where to listen, in place of weir.listen. Port 0 = any free one.
     #[arg(long)]
     listen: Option<SocketAddr>,
+    /// Where to serve Envoy's gRPC, in place of weir.envoy.listen. Port 0 = any free one.
+    #[arg(long)]
+    grpc_listen: Option<SocketAddr>,
     /// The data directory, in place of weir.log.dir.
     #[arg(long)]
     data: Option<PathBuf>,
     /// Where to write the address that is listened on, once it is.
     #[arg(long)]
     port_file: Option<PathBuf>,
+    /// Where to write the address that gRPC is served on, once it is.
+    #[arg(long)]
+    grpc_port_file: Option<PathBuf>,
 }
 
 /// Runs `weir serve`.
@@ -70,6 +76,9 @@ fn load(args: &Args) -> Result<Effective, weir_config::Mistakes> {
     if let Some(listen) = args.listen {
         settings.settings.listen = listen;
     }
+    if args.grpc_listen.is_some() {
+        settings.settings.envoy.listen = args.grpc_listen;
+    }
     if let Some(dir) = &args.data {
         settings.settings.log.dir.clone_from(dir);
     }
@@ -80,10 +89,13 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let [mut terminate, mut interrupt, mut hangup] = signals()?;
     complain(&settings);
     let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
-    print!("{}", in_force(&settings, service.addr()));
+    print!("{}", in_force(&settings, &service));
     std::io::stdout().flush()?;
     if let Some(file) = &args.port_file {
         write_whole(file, &service.addr().to_string())?;
+    }
+    if let (Some(file), Some(addr)) = (&args.grpc_port_file, service.grpc_addr()) {
+        write_whole(file, &addr.to_string())?;
     }
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut changed_at = settings.file.as_deref().and_then(changed);
@@ -159,12 +171,14 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
 }
 
 /// What holds, for the operator who looks at the start.
-fn in_force(settings: &Effective, addr: SocketAddr) -> String {
+fn in_force(settings: &Effective, running: &Service) -> String {
+    let addr = running.addr();
+    let grpc = running.grpc_addr().map(|addr| format!("gRPC for Envoy: {addr}\n")).unwrap_or_default();
     let from =
         settings.file.as_ref().map_or("built-in defaults".to_owned(), |file| file.display().to_string());
     let service = &settings.settings;
     let mut text = format!(
-        "weir {} listens on http://{addr}\nsettings: {from}\ndata: {} (durability {})\ndrainTimeout: {}\n",
+        "weir {} listens on http://{addr}\n{grpc}settings: {from}\ndata: {} (durability {})\ndrainTimeout: {}\n",
         env!("CARGO_PKG_VERSION"),
         service.log.dir.display(),
         match service.log.durability {

@@ -34,6 +34,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Bounds of the HTTP gateway.
     pub gateway: GatewaySettings,
+    /// Envoy's faces over gRPC.
+    pub envoy: EnvoySettings,
     /// Priorities by objective name.
     pub objectives: BTreeMap<String, i32>,
     /// Also expose the metrics under their llm-d names.
@@ -74,6 +76,17 @@ pub enum Durability {
     Group,
     /// At once; the log is made durable at an interval.
     Interval,
+}
+
+/// The section `weir.envoy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvoySettings {
+    /// Where gRPC is served, if it is.
+    pub listen: Option<SocketAddr>,
+    /// Envoy lets requests through while Weir is gone.
+    pub failure_mode_allow: bool,
+    /// Requests of one connection, queued or running.
+    pub max_streams: u32,
 }
 
 /// The section `weir.gateway`.

@@ -1,6 +1,6 @@
 //! The section `weir`, and what it sets for every pool.
 
-use crate::effective::{Durability, GatewaySettings, LogSettings, Settings};
+use crate::effective::{Durability, EnvoySettings, GatewaySettings, LogSettings, Settings};
 use crate::node::Value;
 use crate::scalar::{Scalar, is_label, read as read_scalar};
 use crate::section::{Reading, Section};
@@ -15,6 +15,7 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
     let listen = listen(reading, weir);
     let log = log(reading, weir);
     let gateway = gateway(reading, weir);
+    let envoy = envoy(reading, weir);
     let objectives = objectives(reading, weir);
     let metrics = weir.section(reading, "metrics");
     let metrics_compat_llm_d = metrics.text(reading, "compat").as_deref() == Some("llm-d");
@@ -28,7 +29,19 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
         max_dynamic_bands: small(weir.amount(reading, "maxDynamicBands")),
         ..Policy::default()
     };
-    (Settings { listen, log, gateway, objectives, metrics_compat_llm_d, metrics_models, drain_timeout }, base)
+    (
+        Settings {
+            listen,
+            log,
+            gateway,
+            envoy,
+            objectives,
+            metrics_compat_llm_d,
+            metrics_models,
+            drain_timeout,
+        },
+        base,
+    )
 }
 
 /// The smallest bound on the size of the log that can be held.
@@ -41,12 +54,26 @@ fn small(amount: u64) -> u32 {
 
 fn listen(reading: &mut Reading, weir: &Section<'_>) -> SocketAddr {
     let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    let address = weir.text(reading, "listen").and_then(|text| text.parse().ok()).unwrap_or(loopback);
+    address(reading, weir).unwrap_or(loopback)
+}
+
+/// The address under `listen`, which had better be on loopback.
+fn address(reading: &mut Reading, section: &Section<'_>) -> Option<SocketAddr> {
+    let address: SocketAddr = section.text(reading, "listen")?.parse().ok()?;
     if !address.ip().is_loopback() {
         let text = "is beyond loopback: whoever reaches it may admit and complete requests, there is no authentication";
-        reading.report.warn(&weir.at("listen"), text);
+        reading.report.warn(&section.at("listen"), text);
     }
-    address
+    Some(address)
+}
+
+fn envoy(reading: &mut Reading, weir: &Section<'_>) -> EnvoySettings {
+    let section = weir.section(reading, "envoy");
+    EnvoySettings {
+        listen: address(reading, &section),
+        failure_mode_allow: section.flag(reading, "failureModeAllow"),
+        max_streams: small(section.amount(reading, "maxStreams")),
+    }
 }
 
 fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {

@@ -23,6 +23,23 @@ pub struct Options {
     pub models: Vec<String>,
     /// Expose the figures of flow control under llm-d's own names as well.
     pub metrics_compat_llm_d: bool,
+    /// Envoy's gRPC faces.
+    pub envoy: EnvoyOptions,
+}
+
+/// What Envoy's gRPC faces need to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvoyOptions {
+    /// Envoy lets requests through while we are gone (`failure_mode_allow`), so that running ones outlive us.
+    pub failure_mode_allow: bool,
+    /// Streams of one connection, each of which is a request, queued or running (default 65,536).
+    pub streams_max: u32,
+}
+
+impl Default for EnvoyOptions {
+    fn default() -> Self {
+        EnvoyOptions { failure_mode_allow: false, streams_max: 65_536 }
+    }
 }
 
 impl Default for Options {
@@ -37,6 +54,7 @@ impl Default for Options {
             close_timeout: Duration::from_secs(5),
             models: Vec::new(),
             metrics_compat_llm_d: false,
+            envoy: EnvoyOptions::default(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The whole service of one process, from settings: engine, observers, gateway and listener, started and stopped in order.
 
 use super::follow;
+use super::grpc;
 use super::history::History;
-use super::options::Options;
+use super::options::{EnvoyOptions, Options};
 use super::server;
 use super::state::{Gateway, PoolFace};
 use crate::engine::{
@@ -54,10 +55,11 @@ pub enum ServiceError {
 /// A running service.
 pub struct Service {
     addr: SocketAddr,
+    grpc_addr: Option<SocketAddr>,
     engine: Engine,
     gateway: Arc<Gateway>,
     closing: watch::Sender<bool>,
-    server: JoinHandle<()>,
+    servers: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
 }
 
@@ -79,11 +81,12 @@ impl Service {
         place: Place,
         clock: Option<Clock>,
     ) -> Result<Service, ServiceError> {
-        let addr = settings.settings.listen;
         // Bound before the log is opened: a second process on the same address touches nothing.
-        let listening =
-            TcpListener::bind(addr).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (addr, listener) = listening.map_err(|error| ServiceError::Listen { addr, error })?;
+        let (addr, listener) = listen(settings.settings.listen).await?;
+        let grpc = match settings.settings.envoy.listen {
+            Some(addr) => Some(listen(addr).await?),
+            None => None,
+        };
         let objectives = &settings.settings.objectives;
         let pools = settings.pools.iter().map(|(name, pool)| {
             let options = PoolOptions { policy: pool.policy.clone(), objectives: objectives.clone() };
@@ -107,13 +110,22 @@ impl Service {
         let gateway = Arc::new(Gateway::new(faces, history, options(settings)));
         let followers = follow::all(&gateway);
         let (closing, closed) = watch::channel(false);
-        let server = tokio::spawn(server::serve(Arc::clone(&gateway), listener, closed));
-        Ok(Service { addr, engine, gateway, closing, server, followers })
+        let mut servers = vec![tokio::spawn(server::serve(Arc::clone(&gateway), listener, closed.clone()))];
+        let grpc_addr = grpc.map(|(addr, listener)| {
+            servers.push(tokio::spawn(grpc::serve(Arc::clone(&gateway), listener, closed)));
+            addr
+        });
+        Ok(Service { addr, grpc_addr, engine, gateway, closing, servers, followers })
     }
 
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it serves gRPC, if it does.
+    pub fn grpc_addr(&self) -> Option<SocketAddr> {
+        self.grpc_addr
     }
 
     /// Its engine.
@@ -158,14 +170,21 @@ impl Service {
         for pool in self.gateway.pools() {
             pool.observer.stop();
         }
-        // The server may have ended by itself, which is its end as well.
+        // A server may have ended by itself, which is its end as well.
         let _ = self.closing.send(true);
-        let _ = self.server.await;
+        for server in self.servers {
+            let _ = server.await;
+        }
         for follower in self.followers {
             follower.abort();
         }
         stopped
     }
+}
+
+async fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {
+    let listening = TcpListener::bind(addr).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    listening.map_err(|error| ServiceError::Listen { addr, error })
 }
 
 /// What has to change for the table to be `wanted`, if anything has.
@@ -187,6 +206,7 @@ fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
     let mut names = Vec::new();
     for (differs, name) in [
         (before.listen != after.listen, "weir.listen"),
+        (before.envoy != after.envoy, "weir.envoy"),
         (before.log != after.log, "weir.log"),
         (before.gateway != after.gateway, "weir.gateway"),
         (!old.pools.keys().eq(new.pools.keys()), "pools (which there are)"),
@@ -212,6 +232,10 @@ fn options(settings: &Effective) -> Options {
         close_timeout: span(gateway.close_timeout),
         models: service.metrics_models.clone(),
         metrics_compat_llm_d: service.metrics_compat_llm_d,
+        envoy: EnvoyOptions {
+            failure_mode_allow: service.envoy.failure_mode_allow,
+            streams_max: service.envoy.max_streams,
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use super::problem::Fault;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_kernel::State;
@@ -53,6 +54,20 @@ impl PoolFace {
     /// Are its endpoints those of the settings, so that pushing them is refused?
     pub fn is_configured(&self) -> bool {
         self.configured.load(Ordering::Relaxed)
+    }
+
+    /// `ip:port` of an endpoint: its name, if that is one, else where its metrics are.
+    pub fn address(&self, endpoint: &str) -> Option<String> {
+        if endpoint.parse::<SocketAddr>().is_ok() {
+            return Some(endpoint.to_owned());
+        }
+        let url = self.observer.metrics_url(endpoint)?.parse::<http::Uri>().ok()?;
+        let authority = url.authority()?;
+        let address = match authority.port_u16() {
+            Some(_) => authority.as_str().to_owned(),
+            None => format!("{}:80", authority.host()),
+        };
+        address.parse::<SocketAddr>().is_ok().then_some(address)
     }
 
     /// From here on its endpoints are those of the settings, or pushed.

@@ -193,6 +193,12 @@ impl Observer {
         View { known: inner.known, endpoints, pushed: inner.table.pushed() }
     }
 
+    /// Where the metrics of an endpoint are, if it is wanted and they are scraped.
+    pub fn metrics_url(&self, endpoint: &str) -> Option<String> {
+        let inner = self.lock();
+        inner.table.wanted().find(|(spec, _)| spec.name == endpoint)?.0.metrics_url.clone()
+    }
+
     /// Ends the rounds.
     pub fn stop(&self) {
         if let Some(task) = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take() {

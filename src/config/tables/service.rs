@@ -15,6 +15,7 @@ pub static WEIR: Table = Table {
         ),
         Setting::open("log", Kind::Section(&LOG), "defaults", "The decision log."),
         Setting::open("gateway", Kind::Section(&GATEWAY), "defaults", "Bounds of the HTTP gateway."),
+        Setting::open("envoy", Kind::Section(&ENVOY), "no gRPC", "Envoy's ext_proc and ext_authz over gRPC."),
         Setting::open(
             "objectives",
             Kind::Numbers { min: i32::MIN as i64, max: i32::MAX as i64 },
@@ -164,6 +165,32 @@ static GATEWAY: Table = Table {
             Kind::Duration { min: Micros(1) },
             "5s",
             "How long answers may take to leave once all is decided at a stop.",
+        ),
+    ],
+};
+
+static ENVOY: Table = Table {
+    doc: "Envoy's ext_proc and ext_authz over gRPC; `deploy/envoy/` has the other side of it.",
+    settings: &[
+        Setting::open(
+            "listen",
+            Kind::Socket,
+            "no gRPC",
+            "Where gRPC is served, such as 127.0.0.1:9002; without TLS or authentication, so beyond loopback only behind \
+             something that has them.",
+        ),
+        Setting::new(
+            "failureModeAllow",
+            Kind::Bool,
+            "false",
+            "As `failure_mode_allow` of Envoy's ext_proc filter: `true` says that running requests outlive a restart of \
+             Weir, and are then counted until the endpoints show that they have ended.",
+        ),
+        Setting::new(
+            "maxStreams",
+            Kind::Count { min: 1, max: 1 << 20 },
+            "65536",
+            "The most requests, queued or running, of one of Envoy's connections (it opens one per worker, or more).",
         ),
     ],
 };

@@ -304,6 +304,18 @@ pools:
 }
 
 #[test]
+fn grpc_is_off_until_an_address_is_given() {
+    let off = good("weir: {}").settings.envoy;
+    assert_eq!((off.listen, off.failure_mode_allow, off.max_streams), (None, false, 65_536));
+    let text = "weir: {envoy: {listen: '0.0.0.0:9002', failureModeAllow: true, maxStreams: 5k}}";
+    let on = good(text);
+    let envoy = on.settings.envoy;
+    assert_eq!(envoy.listen, Some("0.0.0.0:9002".parse().unwrap()));
+    assert_eq!((envoy.failure_mode_allow, envoy.max_streams), (true, 5_000));
+    warns(&on, "weir.envoy.listen", "beyond loopback");
+}
+
+#[test]
 fn settings_without_effect_are_said() {
     let effective = good(
         "weir: {listen: '0.0.0.0:80', log: {interval: 1s, rotateBytes: 64Mi, retention: {size: 80Mi}}}

@@ -11,15 +11,15 @@
 mod message;
 
 use super::admissions::{self, Decided};
-use super::answer::{self, ADMISSION, DROPPED, LLM_D_DROPPED};
-use super::ask::{self, Deadline, Terms};
+use super::answer::{self, ADMISSION};
+use super::ask;
 use super::body;
+use super::envoy::{About, Denial, Question, control_headers};
 use super::json::{Object, write_text};
-use super::metrics::GatewayCounters;
 use super::problem::{Fault, Invalid};
 use super::query;
 use super::state::Gateway;
-use crate::engine::{Admitted, Refused};
+use crate::engine::Admitted;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -28,9 +28,6 @@ use http::request::Parts;
 use message::{Phase, Request};
 use std::sync::Arc;
 use weir_kernel::{Face, Micros};
-
-/// Prefixes of headers that are for us, and do not go upstream.
-const CONTROL: [&str; 2] = ["x-llm-d-inference-", "x-weir-"];
 
 /// Lets the request go on, untouched: the answer for every phase that nothing is decided in.
 fn pass(phase: Phase) -> Response {
@@ -41,14 +38,8 @@ fn pass(phase: Phase) -> Response {
 /// Lets an admitted request go on, without its control headers and with the admission's id.
 fn admitted(request: &Request, pool: &str, admitted: &Admitted) -> Response {
     let id = format!("{pool}-{}", admitted.id);
-    let mut remove: Vec<&str> = Vec::new();
-    for (name, _) in &request.headers {
-        let ours = CONTROL.iter().any(|prefix| name.starts_with(prefix));
-        // The one that is set below is overwritten, not removed.
-        if ours && name != ADMISSION && !remove.contains(&name.as_str()) {
-            remove.push(name);
-        }
-    }
+    // What is set below is overwritten, not removed.
+    let remove = control_headers(request.headers.iter().map(|(name, _)| name.as_str()), &[ADMISSION]);
     let body = Object::new().object("requestHeaders", |object| {
         object.object("response", |object| {
             object.object("headerMutation", |object| {
@@ -60,32 +51,14 @@ fn admitted(request: &Request, pool: &str, admitted: &Admitted) -> Response {
     answer::json(StatusCode::OK, body.finish())
 }
 
-/// Ends a refused request with the same status, reason headers and body as the held face.
-fn refused(pool: &str, caller_id: &str, refused: &Refused) -> Response {
-    let (status, reason, llm_d) = answer::reason_status(refused.reason);
-    let seconds = refused.retry_after.map(|seconds| seconds.to_string());
-    let body = answer::refusal_body(pool, caller_id, refused);
-    immediate(status, reason, llm_d, seconds.as_deref(), &body)
-}
-
-/// Ends a request that nothing could be decided about, or whose headers are not allowed.
-fn fault(fault: &Fault, caller_id: Option<&str>) -> Response {
-    let (status, reason, llm_d) = answer::fault_status(fault);
-    let title = status.canonical_reason().unwrap_or("Error");
-    let body = super::problem::body(fault, status.as_u16(), title, reason, caller_id);
-    immediate(status, reason, llm_d, None, &body)
-}
-
-fn immediate(status: StatusCode, reason: &str, llm_d: &str, seconds: Option<&str>, body: &[u8]) -> Response {
-    let mut headers =
-        vec![("content-type", "application/problem+json"), (DROPPED, reason), (LLM_D_DROPPED, llm_d)];
-    headers.extend(seconds.map(|seconds| ("retry-after", seconds)));
+/// Ends a request with the same status, reason headers and body as the held face.
+fn denied(denial: &Denial) -> Response {
     let message = Object::new().object("immediateResponse", |object| {
         object
-            .object("status", |object| object.plain("code", status.as_u16()))
-            .object("headers", |object| set(object, &headers))
-            .text("body", &message::base64(body))
-            .text("details", &format!("weir_{reason}"))
+            .object("status", |object| object.plain("code", denial.status.as_u16()))
+            .object("headers", |object| set(object, &denial.headers()))
+            .text("body", &message::base64(&denial.body))
+            .text("details", &denial.details())
     });
     answer::json(StatusCode::OK, message.finish())
 }
@@ -140,7 +113,7 @@ pub async fn process(State(gateway): State<Arc<Gateway>>, call: http::Request<Bo
         Ok(response) => response,
         Err((error, caller_id)) => {
             admissions::count(&gateway, &error);
-            fault(&error, caller_id.as_deref())
+            denied(&Denial::fault(&error, caller_id.as_deref()))
         }
     }
 }
@@ -165,43 +138,34 @@ async fn decide(
     request: &Request,
     pool: Option<String>,
 ) -> Result<Response, (Fault, Option<String>)> {
-    let mut ask = admissions::ask_of(pairs(request)).map_err(|invalid| (invalid.into(), None))?;
-    let caller_id = ask.caller_id.clone().unwrap_or_default();
+    let question = Question::read(pairs(request)).map_err(|invalid| (invalid.into(), None))?;
+    let caller_id = question.caller_id().to_owned();
     let failed = |fault: Fault| (fault, Some(caller_id.clone()));
     // After Envoy's own patience the answer comes to nobody.
     let patience = parts.headers.get("x-envoy-expected-rq-timeout-ms").map(|value| value.as_bytes());
     let patience = patience.and_then(|ms| ask::whole("", ms, ask::DEADLINE_MS_MAX, "").ok());
-    if let Some(ms) = patience.filter(|ms| *ms > 0) {
-        let patience = Deadline::In(Micros::from_millis(ms));
-        ask.deadline = match ask.deadline {
-            Some(Deadline::In(span)) if span <= Micros::from_millis(ms) => ask.deadline,
-            Some(Deadline::Wall(_)) => ask.deadline,
-            _ => Some(patience),
-        };
-    }
-    let face = gateway.pool(pool.as_deref().or(ask.pool.as_deref())).map_err(failed)?;
-    let name = face.handle.name();
-    let terms = Terms {
-        now: face.handle.clock().now(),
+    let about = About {
+        patience: patience.map(Micros::from_millis),
+        trace: None,
         face: Face::Untracked,
-        trust_priority: face.trusts_priority(),
+        choose_endpoint: false,
     };
-    let (arrival, priority_ignored) = ask.into_arrival(terms, None);
-    if priority_ignored {
-        GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);
-    }
+    let face = question.pool(gateway, pool.as_deref()).map_err(failed)?;
+    let name = face.handle.name();
+    let arrival = question.arrive(gateway, face, about);
     match admissions::decide(face, arrival).await.map_err(failed)? {
         Decided::Admitted(admission) => Ok(admitted(request, name, &admission)),
-        Decided::Refused(refusal) => Ok(refused(name, &caller_id, &refusal)),
+        Decided::Refused(refusal) => Ok(denied(&Denial::refused(name, &caller_id, &refusal))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Refused;
     use axum::body::to_bytes;
     use base64::Engine as _;
-    use weir_kernel::{Micros, Outcome, Reason, Regime, RequestId};
+    use weir_kernel::{Outcome, Reason, Regime, RequestId};
 
     async fn body(response: Response) -> serde_json::Value {
         assert_eq!(response.status(), 200);
@@ -266,7 +230,7 @@ mod tests {
             cause: None,
             repeated: false,
         };
-        let value = body(refused("p", "r\"1", &refusal)).await;
+        let value = body(denied(&Denial::refused("p", "r\"1", &refusal))).await;
         let answer = &value["immediateResponse"];
         assert_eq!(answer["status"]["code"], 429);
         assert_eq!(answer["details"], "weir_rejected-band-limit");

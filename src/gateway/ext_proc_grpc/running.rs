@@ -1,0 +1,163 @@
+//! One stream from its admission to its end: every part is let go on, its lease ends when the response does, and what the
+//! response says it used is read as it passes.
+//!
+//! Here a lease that is taken back will find its way to Envoy: this loop holds both.
+
+use super::answers::pass;
+use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest};
+use super::modes::Modes;
+use super::peer::{Next, Over, Peer};
+use super::sight::Shown;
+use crate::gateway::envoy::{MOMENT, UnderWay};
+use crate::gateway::lease::Lease;
+use crate::gateway::usage::UsageReader;
+use tokio_stream::Stream;
+use tonic::Status;
+use weir_kernel::Termination;
+
+/// An admitted request.
+#[derive(Debug)]
+pub struct Running {
+    modes: Modes,
+    lease: Option<Lease>,
+    shown: Shown,
+    status: Option<u16>,
+    usage: Option<UsageReader>,
+    body_begun: bool,
+}
+
+impl Running {
+    /// Just admitted; without a lease where its end cannot be seen.
+    pub fn new(modes: Modes, lease: Option<Lease>) -> Self {
+        Running { modes, lease, shown: Shown::Nothing, status: None, usage: None, body_begun: false }
+    }
+
+    /// Admitted while its parts are already passing.
+    pub fn hold(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    /// Lets every part go on until there are no more.
+    pub async fn follow<S>(&mut self, peer: &mut Peer<S>, under_way: UnderWay) -> Over
+    where
+        S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
+    {
+        let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
+        let mut under_way = Some(under_way);
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = peer.next() => next,
+                () = &mut moment, if under_way.is_some() => {
+                    under_way = None;
+                    continue;
+                }
+            };
+            under_way = None;
+            let part = match next {
+                Next::Over(over) => return over,
+                Next::Part(part) => part,
+            };
+            self.see(&part);
+            if peer.tell(pass(part, self.modes)).await.is_err() {
+                return Over::Broken;
+            }
+        }
+    }
+
+    /// Takes in what a part shows.
+    pub fn see(&mut self, part: &Part) {
+        match part {
+            Part::ResponseHeaders(headers) => self.see_headers(headers),
+            Part::ResponseBody(chunk) => self.see_body(chunk),
+            Part::ResponseTrailers(_) => self.complete(),
+            Part::RequestHeaders(_) | Part::RequestBody(_) | Part::RequestTrailers(_) => {}
+        }
+    }
+
+    fn see_headers(&mut self, headers: &HttpHeaders) {
+        self.shown = Shown::Headers;
+        let (mut content_type, mut encoded): (&[u8], bool) = (b"", false);
+        for header in headers.headers.iter().flat_map(|map| &map.headers) {
+            match header.key.as_str() {
+                ":status" => {
+                    self.status = std::str::from_utf8(header.bytes()).ok().and_then(|text| text.parse().ok());
+                }
+                "content-type" => content_type = header.bytes(),
+                "content-encoding" => encoded = header.bytes() != b"identity",
+                _ => {}
+            }
+        }
+        if self.modes.response != BodyMode::None && !encoded {
+            self.usage = Some(UsageReader::new(content_type));
+        }
+        if headers.end_of_stream {
+            self.complete();
+        }
+    }
+
+    fn see_body(&mut self, chunk: &Body) {
+        if let Some(usage) = &mut self.usage {
+            usage.feed(&chunk.body);
+        }
+        if !self.body_begun && !chunk.body.is_empty() {
+            self.body_begun = true;
+            let passes = matches!(self.modes.response, BodyMode::Streamed | BodyMode::FullDuplex);
+            if let (Some(lease), true) = (&self.lease, passes) {
+                lease.first_byte();
+            }
+        }
+        if chunk.end_of_stream {
+            self.complete();
+        }
+    }
+
+    /// The response has been seen to its end.
+    fn complete(&mut self) {
+        self.shown = Shown::All;
+        let termination = if self.failed() { Termination::Error } else { Termination::Natural };
+        self.end(termination);
+    }
+
+    /// The model server, or Envoy on the way to it, has failed.
+    fn failed(&self) -> bool {
+        self.status.is_some_and(|status| status >= 500)
+    }
+
+    fn end(&mut self, termination: Termination) {
+        let usage = self.usage.as_ref().and_then(UsageReader::found);
+        if let Some(lease) = self.lease.take() {
+            lease.end(termination, usage);
+        }
+    }
+
+    /// The stream is over, and with it the request. What it shows of the modes that are set, if anything.
+    pub fn over(mut self, over: Over) -> Option<(Shown, Over)> {
+        let cut = match self.shown {
+            Shown::Nothing => true,
+            // Where a body is shown as it passes, its end would have been seen; else this is all there is to see.
+            Shown::Headers => matches!(self.modes.response, BodyMode::Streamed | BodyMode::FullDuplex),
+            Shown::All => false,
+        };
+        let termination = match (self.failed(), cut) {
+            (true, _) => Termination::Error,
+            (false, true) => Termination::ClientDisconnect,
+            (false, false) => Termination::Natural,
+        };
+        self.end(termination);
+        // Streams with an error are often of Envoy's own making, which end in ways of their own.
+        (self.modes.response == BodyMode::None && !self.failed()).then_some((self.shown, over))
+    }
+}
+
+/// Lets every part of a request go on that nothing is decided about (any more).
+pub async fn pass_on<S>(peer: &mut Peer<S>, modes: Modes)
+where
+    S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
+{
+    while let Next::Part(part) = peer.next().await {
+        if peer.tell(pass(part, modes)).await.is_err() {
+            return;
+        }
+    }
+}
