@@ -4,7 +4,7 @@
 //! all (10 endpoints of 1,000 leases each), so that the way out of the queue is all that is measured.
 
 use super::pool::{BenchPool, POOL, block_on, failed};
-use super::rig::{ENDPOINTS, arrival, roomy};
+use super::rig::{arrival, roomy};
 use super::{BenchError, Budget, Case, Findings, drain_http};
 use crate::engine::{Decision, Pending};
 use std::sync::{Arc, mpsc};
@@ -24,6 +24,7 @@ const SEED_MS: f64 = 5_000.0;
 const BATCH: usize = 64;
 const IN_FLIGHT: usize = 2;
 const ROUNDS: usize = 5;
+const ENDPOINTS: u16 = 10;
 
 /// Measures kernel and log alone, the engine, and the gateway.
 pub fn run(_budget: Budget) -> Result<Findings, BenchError> {

@@ -13,7 +13,7 @@ const SLICE: u32 = 20_000;
 /// Requests queued when memory is measured.
 const QUEUED: u32 = 100_000;
 
-const STEADY: Shape = Shape { bands: 1, flows: 1, churn: false, depth: DEPTH, tick: Micros(2) };
+const STEADY: Shape = Shape { bands: 1, flows: 1, churn: false, depth: DEPTH, endpoints: 4, tick: Micros(2) };
 
 /// Runs all shapes and the memory case.
 pub fn run(budget: Budget) -> Result<Findings, BenchError> {
@@ -43,6 +43,8 @@ pub fn run(budget: Budget) -> Result<Findings, BenchError> {
         turns,
         false,
     ));
+    let large = Shape { flows: 5_000, endpoints: 100, ..STEADY };
+    cases.push(("kernel/1-band/5000-flows/100-endpoints".to_owned(), large, roomy(), false));
     // One arrival per millisecond: with the default idle time 300,000 idle flows stand, and as many go as come.
     let churn = Shape { churn: true, tick: Micros::from_millis(1), ..STEADY };
     cases.push(("kernel/churn".to_owned(), churn, roomy(), false));
@@ -56,7 +58,7 @@ pub fn run(budget: Budget) -> Result<Findings, BenchError> {
     }
     findings.cases.push(Case::alone("kernel/memory", memory()?, "B/request").target("<= 1,024"));
     findings.notes.push(format!(
-        "a decision: arrival, dispatch, completion; {DEPTH} queued all the while; median of slices of {SLICE} by the thread's time on its core; with each \
+        "a decision: arrival, dispatch, completion; {DEPTH} queued all the while; 4 endpoints with in-flight credit; median of slices of {SLICE} by the thread's time on its core; with each \
          input its events, as they would go to the log"
     ));
     findings.notes.push(format!("memory: what the allocator takes, with {QUEUED} queued in 5,000 flows"));

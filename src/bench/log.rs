@@ -62,7 +62,7 @@ impl Pairs {
         let window = store.window();
         let writer = Writer::spawn(Box::new(store) as Box<dyn Store>, WriterOptions::default())
             .map_err(|e| failed(&e))?;
-        let shape = Shape { bands: 1, flows: 100, churn: false, depth: 5_000, tick: Micros(2) };
+        let shape = Shape { bands: 1, flows: 100, churn: false, depth: 5_000, endpoints: 4, tick: Micros(2) };
         let (mut rig, first) = Rig::new(roomy(), shape);
         let mut weir = Weir { writer, pool: Arc::from(POOL), bytes: 0 };
         weir.commit(first.chunks(2 * size).map(<[Step]>::to_vec)).map_err(|e| failed(&e))?;

@@ -7,8 +7,6 @@ use weir_kernel::{
     Termination, Usage, step,
 };
 
-/// Model servers of the pool.
-pub const ENDPOINTS: u16 = 10;
 /// Requests that each is shown to run.
 const RUNNING: i32 = 20;
 /// Requests that wait in each: one fewer than what reads as saturated. Their KV share is zero, since a dispatch charges
@@ -26,6 +24,8 @@ pub struct Shape {
     pub churn: bool,
     /// Requests queued all the while.
     pub depth: u32,
+    /// Model servers of the pool, at least 1.
+    pub endpoints: u16,
     /// Time that passes with each arrival.
     pub tick: Micros,
 }
@@ -85,7 +85,7 @@ impl Rig {
     /// The pool appears, and its first samples.
     pub fn open_pool(&mut self) -> Step {
         let mut changes = Vec::new();
-        for i in 0..ENDPOINTS {
+        for i in 0..self.shape.endpoints {
             let slot = Slot(i);
             changes.push(EndpointChange::Joined {
                 slot,
@@ -100,7 +100,7 @@ impl Rig {
     /// A round of samples in which nothing but the number of running requests differs.
     pub fn observe(&mut self, running: i32) -> Step {
         let change = |i| EndpointChange::Sampled { slot: Slot(i), waiting: 0, running, kv: 0 };
-        let changes = (0..ENDPOINTS).map(change).collect();
+        let changes = (0..self.shape.endpoints).map(change).collect();
         self.feed(Input::Observed(Observation { requested_at: self.now, changes, ..Observation::default() }))
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_pool_admits_one_for_each_that_ends() {
-        let shape = Shape { bands: 2, flows: 3, churn: false, depth: 100, tick: Micros(2) };
+        let shape = Shape { bands: 2, flows: 3, churn: false, depth: 100, endpoints: 3, tick: Micros(2) };
         let (mut rig, steps) = Rig::new(roomy(), shape);
         assert_eq!(rig.state.seq(), steps.len() as u64);
         for n in 0..500 {

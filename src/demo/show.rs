@@ -19,7 +19,7 @@ const LINE_EVERY: Duration = Duration::from_secs(4);
 pub struct Shown {
     bar: ProgressBar,
     terminal: bool,
-    phase: Arc<Mutex<&'static str>>,
+    quiet: bool,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -31,26 +31,23 @@ impl Shown {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>3} [{bar:30}] {msg}") {
             bar.set_style(style);
         }
-        Shown { bar, terminal, phase: Arc::default(), task: Mutex::new(None) }
+        Shown { bar, terminal, quiet, task: Mutex::new(None) }
     }
 
     /// A new phase.
-    pub fn phase(&self, text: &'static str) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    pub fn phase(&self, text: &str) {
         if self.terminal {
             self.bar.println(text);
-        } else {
+        } else if !self.quiet {
             eprintln!("{text}");
         }
     }
 
     /// Begins to show how it goes, for about this long.
     pub fn begin(&self, address: &str, progress: Arc<Progress>, engine: &Engine, about: Duration) {
-        let text = format!("weir listens on {address}; `curl {address}/v1/pools/default` shows the pool");
-        if self.terminal {
-            self.bar.println(text);
-        } else {
-            eprintln!("{text}");
+        self.phase(&format!("weir listens on {address}; `curl {address}/v1/pools/default` shows the pool"));
+        if self.quiet {
+            return;
         }
         self.bar.set_length(about.as_millis() as u64);
         let (bar, terminal) = (self.bar.clone(), self.terminal);

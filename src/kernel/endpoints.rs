@@ -104,7 +104,7 @@ impl Ledger {
 
     /// What happened at or after `from`.
     pub(crate) fn since(&self, from: Micros) -> Totals {
-        let index = self.entries.partition_point(|(at, _)| *at < from);
+        let index = self.first_index(from);
         let before = match index.checked_sub(1).and_then(|before| self.entries.get(before)) {
             Some((_, totals)) => *totals,
             None => self.base,
@@ -129,8 +129,15 @@ impl Ledger {
 
     /// The oldest entry at or after `from`: the instant from which the window's content can change by itself.
     pub(crate) fn first_at_or_after(&self, from: Micros) -> Option<Micros> {
-        let index = self.entries.partition_point(|(at, _)| *at < from);
-        self.entries.get(index).map(|(at, _)| *at)
+        self.entries.get(self.first_index(from)).map(|(at, _)| *at)
+    }
+
+    /// Each sample prunes what is before it, so that the first entry is mostly the one.
+    fn first_index(&self, from: Micros) -> usize {
+        match self.entries.front() {
+            Some((at, _)) if *at < from => self.entries.partition_point(|(at, _)| *at < from),
+            _ => 0,
+        }
     }
 
     /// Differences between entries, for snapshots: (time, dispatched, untracked, ended).
