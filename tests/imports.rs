@@ -225,6 +225,7 @@ fn imports_are_those_of_the_table() {
     let (mut wrong, mut files) = (Vec::new(), 0_u32);
     for (unit, rule) in &rules {
         let in_root = !unit.starts_with("weir-");
+        let mut used = BTreeSet::new();
         for file in &units[unit] {
             files += 1;
             for import in imports(file, in_root, &packages) {
@@ -241,7 +242,11 @@ fn imports_are_those_of_the_table() {
                         file.strip_prefix(root()).unwrap().display()
                     ));
                 }
+                used.insert(import);
             }
+        }
+        for idle in rule.ours.iter().filter(|name| !used.contains(*name)) {
+            wrong.push(format!("docs/ARCHITECTURE.md: {unit} does not import {idle}"));
         }
     }
     assert!(files > 30, "only {files} files were read");

@@ -93,7 +93,8 @@ pub fn read(kind: &Kind, node: &Node) -> Result<Scalar, String> {
             _ => Err(refused()),
         },
         Kind::Choice(words) if words.contains(&plain) => Ok(Scalar::Text(plain.to_owned())),
-        Kind::Text | Kind::Path if is_label(plain) => Ok(Scalar::Text(plain.to_owned())),
+        Kind::Path if is_path(plain) => Ok(Scalar::Text(plain.to_owned())),
+        Kind::Text if is_label(plain) => Ok(Scalar::Text(plain.to_owned())),
         Kind::Socket => match plain.replacen("localhost:", "127.0.0.1:", 1).parse::<SocketAddr>() {
             Ok(address) => Ok(Scalar::Text(address.to_string())),
             Err(_) => Err(refused()),
@@ -106,6 +107,11 @@ pub fn read(kind: &Kind, node: &Node) -> Result<Scalar, String> {
 /// Text that may stand as a name or label: 1 to 256 bytes, no control characters.
 pub fn is_label(text: &str) -> bool {
     !text.is_empty() && text.len() <= TEXT_BYTES_MAX && !text.chars().any(char::is_control)
+}
+
+/// A path: 1 to 4,096 bytes, no control characters.
+fn is_path(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 4_096 && !text.chars().any(char::is_control)
 }
 
 /// A whole number in plain digits: `1.0` and `1e3` are not.

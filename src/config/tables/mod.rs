@@ -33,7 +33,7 @@ pub static ROOT: Table = Table {
             "featureGates",
             Kind::Texts,
             "every gate at its default",
-            "Gates by `name`, `name=true` or `name=false`. `flowControl` is ours; those of llm-d are taken without effect.",
+            "Gates by `name`, `name=true` or `name=false`. `flowControl` is that of the pool `default`; the others of llm-d are taken without effect.",
         ),
         Setting::open(
             "plugins",
