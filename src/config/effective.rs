@@ -87,6 +87,8 @@ pub struct EnvoySettings {
     pub failure_mode_allow: bool,
     /// Requests of one connection, queued or running.
     pub max_streams: u32,
+    /// Bytes of bodies that are held while their requests wait.
+    pub max_held_bytes: u64,
 }
 
 /// The section `weir.gateway`.

@@ -73,6 +73,7 @@ fn envoy(reading: &mut Reading, weir: &Section<'_>) -> EnvoySettings {
         listen: address(reading, &section),
         failure_mode_allow: section.flag(reading, "failureModeAllow"),
         max_streams: small(section.amount(reading, "maxStreams")),
+        max_held_bytes: section.amount(reading, "maxHeldBytes"),
     }
 }
 

@@ -34,11 +34,13 @@ pub struct EnvoyOptions {
     pub failure_mode_allow: bool,
     /// Streams of one connection, each of which is a request, queued or running (default 65,536).
     pub streams_max: u32,
+    /// Bytes of bodies that are held while their requests wait, all together (default 1 GiB).
+    pub held_bytes_max: u64,
 }
 
 impl Default for EnvoyOptions {
     fn default() -> Self {
-        EnvoyOptions { failure_mode_allow: false, streams_max: 65_536 }
+        EnvoyOptions { failure_mode_allow: false, streams_max: 65_536, held_bytes_max: 1 << 30 }
     }
 }
 

@@ -235,6 +235,7 @@ fn options(settings: &Effective) -> Options {
         envoy: EnvoyOptions {
             failure_mode_allow: service.envoy.failure_mode_allow,
             streams_max: service.envoy.max_streams,
+            held_bytes_max: service.envoy.max_held_bytes,
         },
     }
 }

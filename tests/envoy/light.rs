@@ -42,6 +42,12 @@ async fn a_request_queues_goes_on_and_ends_with_its_response() {
     assert_eq!((&arrived["face"], &arrived["bytes"]), (&json!("ExtProcClosed"), &json!(2)));
     assert_eq!(rig.inputs("Ended").await[0]["termination"], "Natural");
     assert_eq!(rig.events("LeaseEnded").await[0]["end"], "Completed");
+    // And so do many: this listener is never taken for one that shows no ends.
+    for _ in 0..20 {
+        assert_eq!(post(light, &[], b"{}").await.status, 200);
+    }
+    let faces = rig.inputs("Arrived").await;
+    assert!(faces.iter().all(|arrived| arrived["face"] == "ExtProcClosed"), "{}", rig.weir_log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -192,6 +192,12 @@ static ENVOY: Table = Table {
             "65536",
             "The most requests, queued or running, of one of Envoy's connections (it opens one per worker, or more).",
         ),
+        Setting::new(
+            "maxHeldBytes",
+            Kind::Bytes { min: 1 << 20, max: 1 << 40 },
+            "1Gi",
+            "The most bytes of bodies that are held in full duplex while their requests wait; beyond it 429.",
+        ),
     ],
 };
 

@@ -307,11 +307,13 @@ pools:
 fn grpc_is_off_until_an_address_is_given() {
     let off = good("weir: {}").settings.envoy;
     assert_eq!((off.listen, off.failure_mode_allow, off.max_streams), (None, false, 65_536));
-    let text = "weir: {envoy: {listen: '0.0.0.0:9002', failureModeAllow: true, maxStreams: 5k}}";
+    let text =
+        "weir: {envoy: {listen: '0.0.0.0:9002', failureModeAllow: true, maxStreams: 5k, maxHeldBytes: 2Mi}}";
     let on = good(text);
     let envoy = on.settings.envoy;
     assert_eq!(envoy.listen, Some("0.0.0.0:9002".parse().unwrap()));
     assert_eq!((envoy.failure_mode_allow, envoy.max_streams), (true, 5_000));
+    assert_eq!((off.max_held_bytes, envoy.max_held_bytes), (1 << 30, 2 << 20));
     warns(&on, "weir.envoy.listen", "beyond loopback");
 }
 

@@ -19,9 +19,10 @@ mod sight;
 use super::state::Gateway;
 use message::{ProcessingRequest, ProcessingResponse};
 use modes::Complaints;
-use peer::{Over, Peer};
+use peer::Peer;
+use request::Room;
 pub use session::Call;
-use sight::{Shown, Sights};
+use sight::{Ending, Sights};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -37,12 +38,14 @@ pub struct Processor {
     gateway: Arc<Gateway>,
     sights: Sights,
     complaints: Complaints,
+    room: Arc<Room>,
 }
 
 impl Processor {
     /// Over a gateway.
     pub fn new(gateway: Arc<Gateway>) -> Self {
-        Processor { gateway, sights: Sights::default(), complaints: Complaints::default() }
+        let room = Arc::new(Room::new(gateway.options.envoy.held_bytes_max));
+        Processor { gateway, sights: Sights::default(), complaints: Complaints::default(), room }
     }
 
     /// Serves one stream; its answers come out of what is returned.
@@ -60,8 +63,8 @@ impl Processor {
         ReceiverStream::new(answers)
     }
 
-    fn learn(&self, pool: &str, shown: Shown, over: Over) {
-        if !self.sights.learn(pool, shown, over) {
+    fn learn(&self, pool: &str, ending: Ending) {
+        if !self.sights.learn(pool, ending) {
             return;
         }
         if self.sights.blind(pool) {

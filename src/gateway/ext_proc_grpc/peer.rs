@@ -5,8 +5,8 @@ use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-/// How a stream was over. Told apart to learn what Envoy shows us at all, never to judge a single request: a normal end
-/// can look like a reset and a disconnect like a clean end.
+/// How a stream was over. Told apart as a hint to what Envoy shows us at all, never to judge a single request: a normal
+/// end can look like a reset and a disconnect like a clean end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Envoy has nothing more to say.

@@ -8,6 +8,8 @@ use crate::gateway::body::Bounds;
 use crate::gateway::problem::Fault;
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -16,11 +18,60 @@ use tonic::Status;
 pub struct Request {
     headers: HttpHeaders,
     /// Chunks of its body that must be sent on once it is admitted, in full duplex.
-    pub held: Vec<Body>,
+    held: Vec<Body>,
+    share: Share,
     /// Its trailers, if they have come and are unanswered.
     pub trailers: Option<Trailers>,
     bytes: u64,
     whole: bool,
+}
+
+/// Bytes of bodies that all streams hold together, and how many they may.
+#[derive(Debug)]
+pub struct Room {
+    held: AtomicU64,
+    most: u64,
+}
+
+impl Room {
+    /// For so many bytes.
+    pub fn new(most: u64) -> Self {
+        Room { held: AtomicU64::new(0), most }
+    }
+}
+
+/// One stream's part of the room, given back with the stream.
+#[derive(Debug)]
+pub struct Share {
+    room: Arc<Room>,
+    bytes: u64,
+}
+
+impl Share {
+    /// Of nothing yet.
+    pub fn of(room: &Arc<Room>) -> Self {
+        Share { room: Arc::clone(room), bytes: 0 }
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
+        let before = self.room.held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        if before.saturating_add(bytes) <= self.room.most {
+            return Ok(());
+        }
+        let limit = usize::try_from(self.room.most).unwrap_or(usize::MAX);
+        Err(Fault::GatewayFull { what: "bytes of bodies", limit })
+    }
+
+    fn give_back(&mut self) {
+        self.room.held.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 /// What became of waiting for a body.
@@ -36,8 +87,14 @@ pub enum Gathered {
 
 impl Request {
     /// Of these headers.
-    pub fn new(headers: HttpHeaders) -> Self {
-        Request { headers, held: Vec::new(), trailers: None, bytes: 0, whole: false }
+    pub fn new(headers: HttpHeaders, share: Share) -> Self {
+        Request { headers, held: Vec::new(), share, trailers: None, bytes: 0, whole: false }
+    }
+
+    /// The chunks that are held, which from here on are the caller's.
+    pub fn take_held(&mut self) -> Vec<Body> {
+        self.share.give_back();
+        std::mem::take(&mut self.held)
     }
 
     /// Its headers, names as they came.
@@ -148,12 +205,14 @@ impl Request {
     /// Keeps a chunk until the request may go on.
     ///
     /// # Errors
-    /// More than a body may be.
+    /// More than a body may be, or than all bodies together may be.
     pub fn hold(&mut self, chunk: Body, bounds: Bounds) -> Result<(), Fault> {
-        self.bytes += chunk.body.len() as u64;
+        let bytes = chunk.body.len() as u64;
+        self.bytes += bytes;
         if self.bytes > bounds.bytes_max {
             return Err(Fault::BodyTooLarge { limit: bounds.bytes_max });
         }
+        self.share.take(bytes)?;
         self.held.push(chunk);
         Ok(())
     }

@@ -7,10 +7,11 @@ use super::answers::pass;
 use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest};
 use super::modes::Modes;
 use super::peer::{Next, Over, Peer};
-use super::sight::Shown;
+use super::sight::{Ending, Shown};
 use crate::gateway::envoy::{MOMENT, UnderWay};
 use crate::gateway::lease::Lease;
 use crate::gateway::usage::UsageReader;
+use std::time::Instant;
 use tokio_stream::Stream;
 use tonic::Status;
 use weir_kernel::Termination;
@@ -24,12 +25,25 @@ pub struct Running {
     status: Option<u16>,
     usage: Option<UsageReader>,
     body_begun: bool,
+    /// The response is an event stream.
+    events: bool,
+    /// When the last part that was shown came; at first, when the request was let go on.
+    since: Instant,
 }
 
 impl Running {
     /// Just admitted; without a lease where its end cannot be seen.
     pub fn new(modes: Modes, lease: Option<Lease>) -> Self {
-        Running { modes, lease, shown: Shown::Nothing, status: None, usage: None, body_begun: false }
+        Running {
+            modes,
+            lease,
+            shown: Shown::Nothing,
+            status: None,
+            usage: None,
+            body_begun: false,
+            events: false,
+            since: Instant::now(),
+        }
     }
 
     /// Admitted while its parts are already passing.
@@ -42,6 +56,7 @@ impl Running {
     where
         S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
     {
+        self.since = Instant::now();
         let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
         let mut under_way = Some(under_way);
         loop {
@@ -77,6 +92,7 @@ impl Running {
 
     fn see_headers(&mut self, headers: &HttpHeaders) {
         self.shown = Shown::Headers;
+        self.since = Instant::now();
         let (mut content_type, mut encoded): (&[u8], bool) = (b"", false);
         for header in headers.headers.iter().flat_map(|map| &map.headers) {
             match header.key.as_str() {
@@ -88,6 +104,7 @@ impl Running {
                 _ => {}
             }
         }
+        self.events = content_type.starts_with(b"text/event-stream");
         if self.modes.response != BodyMode::None && !encoded {
             self.usage = Some(UsageReader::new(content_type));
         }
@@ -132,7 +149,7 @@ impl Running {
     }
 
     /// The stream is over, and with it the request. What it shows of the modes that are set, if anything.
-    pub fn over(mut self, over: Over) -> Option<(Shown, Over)> {
+    pub fn over(mut self, over: Over) -> Option<Ending> {
         let cut = match self.shown {
             Shown::Nothing => true,
             // Where a body is shown as it passes, its end would have been seen; else this is all there is to see.
@@ -146,7 +163,9 @@ impl Running {
         };
         self.end(termination);
         // Streams with an error are often of Envoy's own making, which end in ways of their own.
-        (self.modes.response == BodyMode::None && !self.failed()).then_some((self.shown, over))
+        let Running { shown, events, .. } = self;
+        let ending = Ending { shown, over, lasted: self.since.elapsed(), events };
+        (self.modes.response == BodyMode::None && !self.failed()).then_some(ending)
     }
 }
 

@@ -7,7 +7,7 @@ use super::answers::{At, Destination, admitted, denied, pass};
 use super::message::{BodyMode, Part, ProcessingRequest};
 use super::modes::{Modes, Unserved};
 use super::peer::{First, Next, Peer};
-use super::request::{Gathered, Request};
+use super::request::{Gathered, Request, Share};
 use super::running::{self, Running};
 use crate::engine::{Admitted, Decision, Pending};
 use crate::gateway::admissions;
@@ -71,7 +71,7 @@ where
         }
         (..) => return unserved(processor, &call, &mut peer, Unserved::NoHeaders).await,
     };
-    let request = Request::new(headers);
+    let request = Request::new(headers, Share::of(&processor.room));
     let grpc = request.is_grpc();
     let mut session = Session { processor, call, peer, modes, request, grpc };
     if observability {
@@ -120,7 +120,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         let Asked { pool, face, pending } = self.ask(question).map_err(failed)?;
         if at == At::Body {
             // Its size is known now, and Envoy keeps it.
-            self.request.held.clear();
+            self.request.take_held();
         }
         let decision = match self.wait(pool, pending, bounds).await.map_err(failed)? {
             Decided::Decision(decision) => decision,
@@ -217,7 +217,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         if self.peer.tell(answer).await.is_err() {
             return;
         }
-        for chunk in std::mem::take(&mut self.request.held) {
+        for chunk in self.request.take_held() {
             if self.peer.tell(pass(Part::RequestBody(chunk), self.modes)).await.is_err() {
                 return;
             }
@@ -226,8 +226,8 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             let _ = self.peer.tell(pass(Part::RequestTrailers(trailers), self.modes)).await;
         }
         let over = running.follow(&mut self.peer, under_way).await;
-        if let Some((shown, over)) = running.over(over) {
-            self.processor.learn(name, shown, over);
+        if let Some(ending) = running.over(over) {
+            self.processor.learn(name, ending);
         }
     }
 
@@ -254,6 +254,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
 
     /// Ends the request with a refusal.
     async fn deny(&mut self, denial: &Denial) {
+        self.request.take_held();
         let under_way = self.call.pace.turn().await;
         if self.peer.tell(denied(denial, self.grpc)).await.is_ok() {
             let _ = tokio::time::timeout(MOMENT, self.peer.next()).await;

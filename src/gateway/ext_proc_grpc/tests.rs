@@ -9,7 +9,7 @@ use super::{Call, Processor};
 use crate::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle, PoolOptions};
 use crate::gateway::envoy::Pace;
 use crate::gateway::grpc::message::{HeaderMap, HeaderValue};
-use crate::gateway::{Gateway, History, Options, PoolFace};
+use crate::gateway::{EnvoyOptions, Gateway, History, Options, PoolFace};
 use crate::observer::{Feed, Load, Observer, ObserverOptions, Push, ScrapeOptions, Spec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -285,6 +285,29 @@ async fn what_cannot_be_served_is_refused_in_words() {
     let mut stream = world.open();
     stream.send(Part::RequestBody(body("1", true))).await;
     assert_eq!(stream.refused().await.0, 500, "a body and no headers");
+}
+
+#[tokio::test]
+async fn bodies_that_wait_have_a_bound_together_and_give_their_room_back() {
+    let envoy = EnvoyOptions { held_bytes_max: 8, ..EnvoyOptions::default() };
+    let mut world = World::start(Options { envoy, ..Options::default() }).await;
+    world.saturated(1);
+    let mut first = world.open();
+    first.begin(DUPLEX, &[], false).await;
+    first.send(Part::RequestBody(body("12345", true))).await;
+    world.queued().await;
+    let mut second = world.open();
+    second.begin(DUPLEX, &[], false).await;
+    second.send(Part::RequestBody(body("12345", true))).await;
+    let (status, details, _) = second.refused().await;
+    assert_eq!((status, details.as_str()), (429, "weir_rejected-saturated"));
+    // What goes on makes room, as does what ends.
+    world.saturated(0);
+    assert!(matches!(first.answer().await, Answer::RequestHeaders(_)));
+    let mut third = world.open();
+    third.begin(DUPLEX, &[], false).await;
+    third.send(Part::RequestBody(body("12345678", true))).await;
+    assert!(matches!(third.answer().await, Answer::RequestHeaders(_)));
 }
 
 /// Part number `kind` of a stream, with a look of its own.
