@@ -7,7 +7,7 @@ use crate::queues::{Queued, Ready, make_unready};
 use crate::turn::Turn;
 use crate::{
     Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, Outcome,
-    Ratio, Regime, RequestId, State, Whereabouts, fairness, gauge, saturation,
+    Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, saturation,
 };
 use alloc::boxed::Box;
 
@@ -19,6 +19,9 @@ const MOST_OUTPUT: u64 = 1 << 40;
 const TICK: Micros = Micros::from_millis(1);
 
 pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
+    if is_still_held(turn) {
+        return;
+    }
     let mut paced = is_paced(turn.state) && !pace_allows(turn);
     while !turn.state.active.is_empty() && turn.has_room() && !paced {
         // What is due is ended first; if a step could not end it all, nothing is dispatched past it.
@@ -45,6 +48,22 @@ pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
     if outdated {
         turn.emit(Event::HoldLifted);
     }
+}
+
+/// An arrival cannot lower the gauge: where it joins a queue whose first band is held by its ceiling, that band still
+/// is. (What time alone does to the gauge has a deadline of its own.)
+fn is_still_held(turn: &Turn<'_>) -> bool {
+    let state = &*turn.state;
+    let first = match state.hold {
+        Some(Hold::Band { priority, .. }) => state.active.last() == Some(&priority),
+        Some(Hold::Regime(_) | Hold::Recovery) | None => false,
+    };
+    first
+        && turn.decided == 0
+        && matches!(turn.input, Input::Arrived(_))
+        && state.policy.flow_control
+        && !is_paced(state)
+        && !matches!(state.policy.usage_limit, UsageLimit::SoftReflective)
 }
 
 struct Candidate {
