@@ -5,6 +5,7 @@
 
 use super::keys::{self, PART};
 use super::quiet::caught;
+use super::snapshots;
 use crate::chain::Head;
 use crate::error::LogError;
 use crate::frame::Frame;
@@ -298,19 +299,32 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
     let config = sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(None);
+    let db = match try_open(&config, path) {
+        // sled believes its snapshot file more than its own log, and the file may be the damaged one of the two. The
+        // log says the same, and the mark and the chain prove that nothing is missing.
+        Err(damage @ LogError::Damaged { .. }) => match snapshots::set_aside(path)? {
+            true => try_open(&config, path).map_err(|_| damage)?,
+            false => return Err(damage),
+        },
+        opened => opened?,
+    };
+    let file = File::open(&file_path).map_err(|error| LogError::io("open", &file_path, &error))?;
+    Ok(Opened { db, file })
+}
+
+fn try_open(config: &sled::Config, path: &Path) -> Result<sled::Db, LogError> {
     let until = Instant::now() + LET_GO;
-    let db = loop {
+    loop {
+        snapshots::remove_unfinished(path)?;
         match caught(|| config.open()) {
-            Ok(Ok(db)) => break db,
+            Ok(Ok(db)) => return Ok(db),
             Ok(Err(error)) if is_held(&error) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(2));
             }
             Ok(Err(error)) => return Err(place(sled_error(error), path)),
             Err(panic) => return Err(LogError::Damaged { path: path.to_owned(), error: panic }),
         }
-    };
-    let file = File::open(&file_path).map_err(|error| LogError::io("open", &file_path, &error))?;
-    Ok(Opened { db, file })
+    }
 }
 
 /// The data directory is ours, so whoever holds the database is a thread of sled that is not done with it yet.

@@ -7,6 +7,7 @@ mod generation;
 mod keys;
 mod quiet;
 mod recover;
+mod snapshots;
 mod window;
 
 use crate::chain::Head;

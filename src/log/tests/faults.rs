@@ -35,6 +35,42 @@ fn files(dir: &Path, to: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// sled reads its snapshot files before its log: one that a full disk, a kill or a loss of power cut off, or that is
+/// damaged, must not cost a log that is whole.
+#[test]
+fn c104_a_snapshot_of_sled_that_is_cut_off_or_damaged_costs_nothing() {
+    let tmp = memory_dir();
+    let log = tmp.path().join("log");
+    let grow = |store: &mut HotStore| {
+        for n in 0..50 {
+            let frame = common::batch(POOLS[0], &store.head(POOLS[0]), 1 + n % 7, 150);
+            store.write(&[frame]).unwrap();
+            store.sync().unwrap();
+        }
+        store.head(POOLS[0])
+    };
+    let head = grow(&mut HotStore::open(&log, options()).unwrap());
+    let database = log.join("hot/000001");
+
+    fs::write(database.join("snap.0000000000004000.generating"), b"").unwrap();
+    let mut store = HotStore::open(&log, options()).unwrap();
+    assert_eq!(store.head(POOLS[0]), head, "an unfinished snapshot is no snapshot");
+    let head = grow(&mut store);
+    drop(store);
+
+    // The opening above wrote a snapshot of its own.
+    let snapshot = || {
+        let names = fs::read_dir(&database).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("snap.")).max()
+    };
+    let path = snapshot().expect("sled keeps a snapshot");
+    for damage in [Vec::new(), vec![0xff; 40]] {
+        fs::write(&path, &damage).unwrap();
+        let store = HotStore::open(&log, options()).unwrap();
+        assert_eq!(store.head(POOLS[0]), head, "with {} bytes of nonsense", damage.len());
+    }
+}
+
 #[test]
 fn c102_one_flipped_bit_in_a_database_is_refused_or_harmless() {
     let tmp = memory_dir();
