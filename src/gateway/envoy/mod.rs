@@ -6,7 +6,7 @@ mod pace;
 mod question;
 
 pub use denial::Denial;
-pub use pace::{MOMENT, Pace, UnderWay};
+pub use pace::{MOMENT, PATIENCE, Pace, UnderWay};
 pub use question::{About, Question};
 
 /// Prefixes of headers that are for us.

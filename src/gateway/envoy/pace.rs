@@ -12,8 +12,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Releases under way on one connection, at most; a quarter of what Envoy bears by default.
 const WINDOW: usize = 256;
 
-/// How long a release counts as under way where Envoy shows no reaction.
-pub const MOMENT: Duration = Duration::from_millis(10);
+/// How long a release counts as under way where Envoy may show no reaction before the response does.
+pub const MOMENT: Duration = Duration::from_millis(25);
+
+/// The same where a reaction is sure to come, since the release ends the stream: a busy Envoy is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The pace of one connection.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest};
 use super::modes::Modes;
 use super::peer::{Next, Over, Peer};
 use super::sight::{Ending, Shown};
-use crate::gateway::envoy::{MOMENT, UnderWay};
+use crate::gateway::envoy::UnderWay;
 use crate::gateway::lease::Lease;
 use crate::gateway::usage::UsageReader;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tonic::Status;
 use weir_kernel::Termination;
@@ -51,13 +51,20 @@ impl Running {
         self.lease = Some(lease);
     }
 
-    /// Lets every part go on until there are no more.
-    pub async fn follow<S>(&mut self, peer: &mut Peer<S>, under_way: UnderWay) -> Over
+    /// Lets every part go on until there are no more. The release is under way until Envoy reacts, for a `moment` at most;
+    /// that there is a `response` is told when it begins.
+    pub async fn follow<S>(
+        &mut self,
+        peer: &mut Peer<S>,
+        under_way: UnderWay,
+        moment: Duration,
+        response: impl Fn(),
+    ) -> Over
     where
         S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
     {
         self.since = Instant::now();
-        let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
+        let mut moment = std::pin::pin!(tokio::time::sleep(moment));
         let mut under_way = Some(under_way);
         loop {
             let next = tokio::select! {
@@ -73,6 +80,9 @@ impl Running {
                 Next::Over(over) => return over,
                 Next::Part(part) => part,
             };
+            if matches!(part, Part::ResponseHeaders(_)) {
+                response();
+            }
             self.see(&part);
             if peer.tell(pass(part, self.modes)).await.is_err() {
                 return Over::Broken;

@@ -13,7 +13,7 @@ use crate::engine::{Admitted, Decision, Pending};
 use crate::gateway::admissions;
 use crate::gateway::answer;
 use crate::gateway::body::Bounds;
-use crate::gateway::envoy::{About, Denial, MOMENT, Pace, Question};
+use crate::gateway::envoy::{About, Denial, MOMENT, PATIENCE, Pace, Question};
 use crate::gateway::lease::Lease;
 use crate::gateway::problem::Fault;
 use crate::gateway::state::PoolFace;
@@ -91,7 +91,7 @@ where
     let denial = Denial::fault(&Fault::Internal(why.to_string()), None);
     let under_way = call.pace.turn().await;
     if peer.tell(denied(&denial, false)).await.is_ok() {
-        let _ = tokio::time::timeout(MOMENT, peer.next()).await;
+        let _ = tokio::time::timeout(PATIENCE, peer.next()).await;
     }
     drop(under_way);
 }
@@ -225,7 +225,11 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         if let Some(trailers) = self.request.trailers.take() {
             let _ = self.peer.tell(pass(Part::RequestTrailers(trailers), self.modes)).await;
         }
-        let over = running.follow(&mut self.peer, under_way).await;
+        let sights = &self.processor.sights;
+        // Unless responses are shown, the release itself may end the stream.
+        let ends = self.modes.response == BodyMode::None && !sights.responds(name);
+        let moment = if ends { PATIENCE } else { MOMENT };
+        let over = running.follow(&mut self.peer, under_way, moment, || sights.response(name)).await;
         if let Some(ending) = running.over(over) {
             self.processor.learn(name, ending);
         }
@@ -257,7 +261,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         self.request.take_held();
         let under_way = self.call.pace.turn().await;
         if self.peer.tell(denied(denial, self.grpc)).await.is_ok() {
-            let _ = tokio::time::timeout(MOMENT, self.peer.next()).await;
+            let _ = tokio::time::timeout(PATIENCE, self.peer.next()).await;
         }
         drop(under_way);
     }

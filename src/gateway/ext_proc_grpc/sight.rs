@@ -66,6 +66,7 @@ impl Ending {
 struct Pool {
     streak: u32,
     blind: bool,
+    responds: bool,
 }
 
 /// What has been learned, by pool.
@@ -77,6 +78,21 @@ impl Sights {
     pub fn blind(&self, pool: &str) -> bool {
         let pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pools.get(pool).is_some_and(|pool| pool.blind)
+    }
+
+    /// Has a response ever been shown? Else a release may be what ends its stream.
+    pub fn responds(&self, pool: &str) -> bool {
+        let pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.get(pool).is_some_and(|pool| pool.responds)
+    }
+
+    /// A response is shown.
+    pub fn response(&self, pool: &str) {
+        let mut pools = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match pools.get_mut(pool) {
+            Some(pool) => pool.responds = true,
+            None => pools.entry(pool.to_owned()).or_default().responds = true,
+        }
     }
 
     /// Takes in how one more stream without response bodies was over. True if that changes what is thought.
