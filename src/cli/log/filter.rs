@@ -23,7 +23,8 @@ pub struct Filter {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<String>,
 
-    /// Only steps about this request: our number (the sequence of its arrival) or the caller's own id.
+    /// Only steps about this request: the id of its answer (default-42), our number (42, the sequence of its arrival)
+    /// or the caller's own id.
     #[arg(long, value_name = "ID")]
     pub request: Option<String>,
 
@@ -41,7 +42,14 @@ pub struct Sieve<'a> {
 impl<'a> Sieve<'a> {
     /// Nothing seen yet. The numbers of requests are those of one pool: use one sieve per pool.
     pub fn new(filter: &'a Filter) -> Self {
-        let number = filter.request.as_ref().and_then(|id| id.parse().ok());
+        let number = filter.request.as_ref().and_then(|id| match id.rsplit_once('-') {
+            // An answer's id is `pool-number`; a caller's own id may look like one, and is looked for as well.
+            Some((pool, number)) if filter.pool.as_deref().is_none_or(|asked| asked == pool) => {
+                number.parse().ok()
+            }
+            Some(_) => None,
+            None => id.parse().ok(),
+        });
         Sieve { filter, requests: number.into_iter().map(RequestId).collect() }
     }
 
@@ -115,6 +123,7 @@ mod tests {
             (&["hold-lifted", "Ended"], None, vec![3, 4, 6]),
             (&[], Some("a"), vec![1, 3, 5, 6]),
             (&[], Some("2"), vec![2]),
+            (&[], Some("default-1"), vec![1, 3]),
             (&["ended"], Some("a"), vec![3, 6]),
         ] {
             assert_eq!(shown(&filter(kind, request)), want, "{kind:?} {request:?}");
