@@ -156,7 +156,7 @@ impl PoolHandle {
             let seen = see(state);
             Box::new(move || drop(to.send(seen)))
         });
-        let asked = self.0.inbox.look(Look { see, durable });
+        let asked = self.0.inbox.look(Look { see, durable, after: 0 });
         Answer(Box::pin(async move {
             asked?;
             from.await.map_err(|_| Unavailable::Failed)

@@ -62,6 +62,8 @@ pub(super) struct Look {
     pub see: Box<dyn FnOnce(&State) -> Reply + Send>,
     /// Reply only once all that was seen is durable.
     pub durable: bool,
+    /// Messages that were put in before it: it sees what they did.
+    pub after: u64,
 }
 
 /// May arrivals come in?
@@ -76,6 +78,9 @@ pub(super) struct Lanes {
     pub arrivals: VecDeque<Arriving>,
     pub first: VecDeque<Message>,
     pub looks: VecDeque<Look>,
+    /// Messages of the first lane so far: put in, and taken out.
+    put: u64,
+    taken: u64,
     pub intake: Intake,
     /// The thread shall end and leave everything as it is.
     pub left: bool,
@@ -90,6 +95,14 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    /// Takes out the looks whose turn it is: what was put in before them has been taken. All of them where `at_once`,
+    /// because nothing is taken now.
+    pub fn looks_due(&mut self, at_once: bool) -> VecDeque<Look> {
+        let waiting = self.looks.iter().position(|look| look.after > self.taken && !at_once);
+        let later = self.looks.split_off(waiting.unwrap_or(self.looks.len()));
+        std::mem::replace(&mut self.looks, later)
+    }
+
     /// Moves at most so many of each lane out, in order.
     pub fn take(
         &mut self,
@@ -100,6 +113,7 @@ impl Lanes {
     ) {
         let count = self.first.len().min(messages_max);
         messages.extend(self.first.drain(..count));
+        self.taken += count as u64;
         self.observations -= messages.iter().filter(|message| matches!(message, Message::Observe(_))).count();
         let count = self.arrivals.len().min(arriving_max);
         arriving.extend(self.arrivals.drain(..count));
@@ -122,6 +136,8 @@ impl Inbox {
             arrivals: VecDeque::new(),
             first: VecDeque::new(),
             looks: VecDeque::new(),
+            put: 0,
+            taken: 0,
             intake: Intake::Open,
             left: false,
             refused: 0,
@@ -166,16 +182,18 @@ impl Inbox {
             lanes.observations += 1;
         }
         lanes.first.push_back(message);
+        lanes.put += 1;
         self.rouse(lanes);
         Ok(())
     }
 
-    /// Asks for a look at the state.
-    pub fn look(&self, look: Look) -> Result<(), Unavailable> {
+    /// Asks for a look at the state, after what was put in before it.
+    pub fn look(&self, mut look: Look) -> Result<(), Unavailable> {
         let mut lanes = self.lock();
         if let Intake::Closed(why @ (Unavailable::Stopped | Unavailable::Failed)) = lanes.intake {
             return Err(why);
         }
+        look.after = lanes.put;
         lanes.looks.push_back(look);
         self.rouse(lanes);
         Ok(())

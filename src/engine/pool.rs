@@ -219,8 +219,8 @@ impl Pool {
             if std::mem::take(&mut lanes.poked) {
                 return true;
             }
-            if !lanes.looks.is_empty() {
-                let looks = std::mem::take(&mut lanes.looks);
+            let looks = lanes.looks_due(!self.may_build());
+            if !looks.is_empty() {
                 drop(lanes);
                 self.look(looks);
                 lanes = shared.inbox.lock();
