@@ -2,13 +2,14 @@
 
 use crate::verify::{Difference, PoolReport, Verdict};
 use serde_json::{Value, json};
+use std::io;
 use std::process::ExitCode;
-use weir_log::SegmentError;
+use weir_log::{SegmentError, say};
 
 /// The log cannot be opened.
-pub fn refused(error: &SegmentError, as_json: bool) -> ExitCode {
+pub fn refused(error: &SegmentError, as_json: bool) -> io::Result<ExitCode> {
     if as_json {
-        println!("{}", json!({ "verdict": "unreadable", "error": error.to_string(), "batch": batch(error) }));
+        say!("{}", json!({ "verdict": "unreadable", "error": error.to_string(), "batch": batch(error) }))?;
     }
     eprintln!("weir-replay: {error}");
     if let SegmentError::Log(_) = error {
@@ -16,77 +17,78 @@ pub fn refused(error: &SegmentError, as_json: bool) -> ExitCode {
             "What is sealed can be verified without the database: weir-replay verify --data DIR --sealed"
         );
     }
-    ExitCode::FAILURE
+    Ok(ExitCode::FAILURE)
 }
 
 /// There is nothing to verify.
-pub fn nothing(what: &str, as_json: bool) -> ExitCode {
+pub fn nothing(what: &str, as_json: bool) -> io::Result<ExitCode> {
     if as_json {
-        println!("{}", json!({ "verdict": "unreadable", "error": format!("{what} in this log") }));
+        say!("{}", json!({ "verdict": "unreadable", "error": format!("{what} in this log") }))?;
     }
     eprintln!("weir-replay: {what} in this log");
-    ExitCode::FAILURE
+    Ok(ExitCode::FAILURE)
 }
 
 /// Prints a pool's report.
-pub fn print(report: &PoolReport) {
+pub fn print(report: &PoolReport) -> io::Result<()> {
     let from = report.from_snapshot.map_or_else(
         || "from its beginning".to_owned(),
         |seq| format!("from the snapshot of sequence {seq}"),
     );
-    println!("pool {}: {from}", report.pool);
+    say!("pool {}: {from}", report.pool)?;
     let (first, last) = report.compared;
     if report.steps > 0 {
-        println!(
+        say!(
             "  {} steps derived again (sequences {first} to {last}), every decision as logged",
             report.steps
-        );
+        )?;
     }
     if report.before > 0 {
-        println!("  {} steps before the range folded only", report.before);
+        say!("  {} steps before the range folded only", report.before)?;
     }
     for (behaviour, steps) in &report.foreign {
-        println!("  {steps} steps decided by kernel behaviour {behaviour}: folded only");
+        say!("  {steps} steps decided by kernel behaviour {behaviour}: folded only")?;
     }
     let (all, told) = &report.across;
     if *all > 0 {
-        println!("  {all} steps that this version decides otherwise, of these the first {}:", told.len());
-        told.iter().for_each(|difference| print_difference(difference, "decided now"));
+        say!("  {all} steps that this version decides otherwise, of these the first {}:", told.len())?;
+        told.iter().try_for_each(|difference| print_difference(difference, "decided now"))?;
     }
     if report.snapshots > 0 {
-        println!("  {} snapshots have the digest of the state at their sequence", report.snapshots);
+        say!("  {} snapshots have the digest of the state at their sequence", report.snapshots)?;
     }
     match &report.verdict {
         Verdict::Verified => {
             let rate = per_second(report);
-            println!("  state digest {}", hex(&report.digest));
-            println!("  verified in {:.2} s, {rate} steps/s", report.took.as_secs_f64());
+            say!("  state digest {}", hex(&report.digest))?;
+            say!("  verified in {:.2} s, {rate} steps/s", report.took.as_secs_f64())?;
         }
         Verdict::Differs(difference) => {
-            println!("  DIFFERENCE:");
-            print_difference(difference, "derived");
+            say!("  DIFFERENCE:")?;
+            print_difference(difference, "derived")?;
         }
         Verdict::Digest { seq, with } => {
-            println!("  DIFFERENCE: after sequence {seq} the state has another digest than {with}");
+            say!("  DIFFERENCE: after sequence {seq} the state has another digest than {with}")?;
         }
-        Verdict::Violation { seq, what } => println!("  VIOLATION after sequence {seq}: {what}"),
-        Verdict::Unreadable(error) => println!("  DAMAGED: {error}"),
+        Verdict::Violation { seq, what } => say!("  VIOLATION after sequence {seq}: {what}")?,
+        Verdict::Unreadable(error) => say!("  DAMAGED: {error}")?,
     }
+    Ok(())
 }
 
-fn print_difference(difference: &Difference, by: &str) {
+fn print_difference(difference: &Difference, by: &str) -> io::Result<()> {
     let nothing = || "(nothing)".to_owned();
-    println!("    sequence {} at {}: {}", difference.seq, difference.time, difference.input);
-    println!("      event {}", difference.event + 1);
-    println!("      logged:  {}", difference.logged.clone().unwrap_or_else(nothing));
-    println!("      {by}: {}", difference.derived.clone().unwrap_or_else(nothing));
+    say!("    sequence {} at {}: {}", difference.seq, difference.time, difference.input)?;
+    say!("      event {}", difference.event + 1)?;
+    say!("      logged:  {}", difference.logged.clone().unwrap_or_else(nothing))?;
+    say!("      {by}: {}", difference.derived.clone().unwrap_or_else(nothing))
 }
 
 /// Prints all reports as one object.
-pub fn print_json(reports: &[PoolReport]) {
+pub fn print_json(reports: &[PoolReport]) -> io::Result<()> {
     let verified = reports.iter().all(|report| matches!(report.verdict, Verdict::Verified));
     let pools: Vec<Value> = reports.iter().map(to_json).collect();
-    println!("{}", json!({ "verdict": if verified { "verified" } else { "failed" }, "pools": pools }));
+    say!("{}", json!({ "verdict": if verified { "verified" } else { "failed" }, "pools": pools }))
 }
 
 fn to_json(report: &PoolReport) -> Value {

@@ -64,13 +64,13 @@ fn steps(pool: &str) -> Vec<Step> {
 }
 
 fn weir(args: &[&str], at: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
-        .arg("log")
-        .args(args)
-        .current_dir(at)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    weir_to(args, at, Stdio::piped())
+}
+
+fn weir_to(args: &[&str], at: &Path, out: Stdio) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("log").args(args).current_dir(at).stdin(Stdio::null()).stdout(out).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
 }
 
 fn ok(args: &[&str], at: &Path) -> String {
@@ -172,19 +172,58 @@ fn a_directory_in_use_is_read_as_far_as_it_is_sealed() {
 }
 
 #[test]
-fn what_is_written_to_a_closed_pipe_is_no_error() {
+fn what_is_written_to_a_closed_pipe_is_no_error_and_to_a_full_disk_is_one() {
     let dir = tempfile::tempdir().unwrap();
     log(&dir.path().join("data"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["log", "cat", "--data", "data"])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    for args in [&["cat", "--data", "data"][..], &["check", "--data", "data"], &["seal", "--data", "data"]] {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let output = weir_to(args, dir.path(), write.into());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = weir_to(args, dir.path(), full.into());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains("weir log: cannot write: ") && !told.contains("panicked"), "{args:?}: {told}");
+    }
+    // Half an export is one that failed.
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let output = weir_to(&["export", "--data", "data", "-o", "-"], dir.path(), write.into());
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("standard output: cannot write"), "{told}");
+}
+
+#[test]
+fn an_export_replaces_files_only() {
+    use std::os::unix::fs::FileTypeExt;
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    let at = |name: &str| dir.path().join(name);
+    ok(&["export", "--data", "data", "-o", "plain.wlog"], dir.path());
+    let size = std::fs::metadata(at("plain.wlog")).unwrap().len();
+
+    std::os::unix::fs::symlink("target.wlog", at("link.wlog")).unwrap();
+    ok(&["export", "--data", "data", "-o", "link.wlog"], dir.path());
+    assert!(std::fs::symlink_metadata(at("link.wlog")).unwrap().is_symlink());
+    assert_eq!(std::fs::symlink_metadata(at("target.wlog")).unwrap().len(), size, "through the link");
+
+    assert!(Command::new("mkfifo").arg(at("fifo.wlog")).status().unwrap().success());
+    // Open for both, so that no end waits for the other; a reader of its own, since a pipe holds 64 KiB.
+    let held = std::fs::OpenOptions::new().read(true).write(true).open(at("fifo.wlog")).unwrap();
+    let mut read = std::fs::File::open(at("fifo.wlog")).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut read, &mut bytes).unwrap();
+        bytes
+    });
+    let output = weir(&["export", "--data", "data", "-o", "fifo.wlog"], dir.path());
+    drop(held);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(reader.join().unwrap().len() as u64, size);
+    assert!(std::fs::symlink_metadata(at("fifo.wlog")).unwrap().file_type().is_fifo());
+    assert!(!at("fifo.wlog.tmp").exists() && !at("link.wlog.tmp").exists());
 }
 
 /// A server that gives these steps, without `follow` the first two only; it answers each connection once.

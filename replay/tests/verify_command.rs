@@ -97,3 +97,27 @@ fn a_database_that_does_not_open_is_refused_with_the_way_back() {
     assert_eq!(nothing.status.code(), Some(1));
     assert!(text(&nothing).contains("there is no log here"), "{}", text(&nothing));
 }
+
+#[test]
+fn a_closed_pipe_keeps_the_exit_code_and_a_full_disk_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    let to = |args: &[&str], out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir-replay"));
+        command.arg("verify").args(args).current_dir(dir.path()).stdin(Stdio::null());
+        let child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let closed = || Stdio::from(std::io::pipe().unwrap().1);
+    for args in [&["--data", "data"][..], &["--data", "data", "--json"]] {
+        assert_eq!(to(args, closed()), (Some(0), String::new()), "{args:?}");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (code, told) = to(args, full.into());
+        assert_eq!(code, Some(1), "{args:?}: {told}");
+        assert!(told.starts_with("weir-replay: standard output: ") && !told.contains("panicked"), "{told}");
+    }
+    let (code, told) = to(&["--data", "elsewhere", "--json"], closed());
+    assert_eq!(code, Some(1), "nothing verified, read or not");
+    assert!(told.contains("there is no log here"), "{told}");
+}

@@ -66,6 +66,14 @@ pub struct Wanted {
 
 /// Runs `weir-replay verify`.
 pub fn run(args: &Args) -> ExitCode {
+    verify(args).unwrap_or_else(|error| {
+        eprintln!("weir-replay: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The exit code of what was found, unless it cannot be told.
+fn verify(args: &Args) -> std::io::Result<ExitCode> {
     let opened = match args.source.open() {
         Ok(opened) => opened,
         Err(error) => return report::refused(&error, args.json),
@@ -84,18 +92,15 @@ pub fn run(args: &Args) -> ExitCode {
     for pool in pools {
         let found = pool::verify(&opened.logs, &pool, wanted);
         if !args.json {
-            report::print(&found);
+            report::print(&found)?;
         }
         reports.push(found);
     }
     if args.json {
-        report::print_json(&reports);
+        report::print_json(&reports)?;
     }
-    if reports.iter().all(|found| matches!(found.verdict, Verdict::Verified)) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let verified = reports.iter().all(|found| matches!(found.verdict, Verdict::Verified));
+    Ok(if verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::bench::{self, Bench, Budget};
 use std::process::ExitCode;
 use std::time::Duration;
+use weir_log::output::say;
 
 /// Arguments of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -23,13 +24,15 @@ pub fn run(args: Args) -> ExitCode {
         eprintln!("weir bench: this is a debug build; its figures say little");
     }
     let budget = Budget { whole: Duration::from_secs(args.seconds) };
-    match bench::run(args.name, budget) {
-        Ok(findings) if args.json => println!("{}", findings.json()),
-        Ok(findings) => print!("{}", findings.table()),
-        Err(e) => {
-            eprintln!("weir bench: {e}");
-            return ExitCode::FAILURE;
-        }
-    }
-    ExitCode::SUCCESS
+    let findings = match bench::run(args.name, budget) {
+        Ok(findings) => findings,
+        Err(e) => return failed(&e),
+    };
+    let said = if args.json { say(format!("{}\n", findings.json())) } else { say(findings.table()) };
+    said.map_or_else(|e| failed(&e), |()| ExitCode::SUCCESS)
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("weir bench: {error}");
+    ExitCode::FAILURE
 }

@@ -2,10 +2,10 @@
 //!
 //! Not here: any rule about a setting; those are in the package `weir-config`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_config::{Effective, Mistakes};
+use weir_log::output;
 
 /// Arguments of `weir config`.
 #[derive(Debug, clap::Args)]
@@ -83,13 +83,12 @@ fn refused(mistakes: &Mistakes) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints to standard output; a closed pipe is no error of ours.
 fn say(text: &str) -> ExitCode {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+    match output::say(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
             eprintln!("weir config: {error}");
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
     }
 }

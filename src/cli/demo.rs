@@ -4,6 +4,7 @@ use crate::demo::{self, DemoError, Shown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use weir_log::{output, say};
 
 /// Arguments of `weir demo`.
 #[derive(Debug, clap::Args)]
@@ -44,35 +45,36 @@ fn show(args: &Args) -> Result<(), DemoError> {
     runtime.shutdown_timeout(Duration::from_secs(1));
     let seen = seen?;
     if args.json {
-        println!("{}", seen.report.json());
+        say!("{}", seen.report.json())?;
         return Ok(());
     }
-    println!(
+    say!(
         "\n{} arrivals of the Azure LLM inference trace 2023 (CC-BY 4.0; Patel et al., Splitwise, ISCA 2024), {} times as \
          fast;\ntimes are real ones, as callers measured them.\n",
         seen.report.all.offered,
         demo::SPEED
-    );
-    print!("{}", seen.report.table());
-    println!("\n{} steps are in the decision log.", seen.steps);
+    )?;
+    output::say(seen.report.table())?;
+    say!("\n{} steps are in the decision log.", seen.steps)?;
     match &args.data {
-        Some(dir) => next(&dir.display().to_string()),
-        None => println!(
+        Some(dir) => next(&dir.display().to_string())?,
+        None => say!(
             "It was in a temporary directory and is removed. To keep it and look into it:\n  weir demo --data weir-demo"
-        ),
+        )?,
     }
     Ok(())
 }
 
 /// What to look at next.
-fn next(dir: &str) {
-    println!("It is in {dir}. What to look at next:");
+fn next(dir: &str) -> std::io::Result<()> {
+    say!("It is in {dir}. What to look at next:")?;
     for (command, what) in [
         (format!("weir log info --data {dir}"), "what it holds"),
         (format!("weir log cat --data {dir} | less"), "every input and every decision"),
         (format!("weir log check --data {dir}"), "the chain, batch by batch"),
         (format!("weir-replay verify --data {dir}"), "each decision derived again from its input"),
     ] {
-        println!("  {command:44} # {what}");
+        say!("  {command:44} # {what}")?;
     }
+    Ok(())
 }

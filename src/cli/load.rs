@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weir_log::output::say;
 
 /// Arguments of `weir load`.
 #[derive(Debug, clap::Args)]
@@ -85,10 +86,10 @@ pub fn run(args: Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if args.json {
-        println!("{}", report.json());
-    } else {
-        print!("{}", report.table());
+    let said = if args.json { say(format!("{}\n", report.json())) } else { say(report.table()) };
+    if let Err(e) = said {
+        eprintln!("weir load: {e}");
+        return ExitCode::FAILURE;
     }
     // Refusals are answers; a target that gives none is a failure.
     if report.all.answered() == 0 {

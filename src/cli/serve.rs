@@ -6,13 +6,14 @@
 use super::config::environment;
 use crate::engine::Place;
 use crate::gateway::Service;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_config::{Effective, PoolSettings, format_duration};
+use weir_log::output;
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -89,18 +90,21 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let [mut terminate, mut interrupt, mut hangup] = signals()?;
     complain(&settings);
     let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
-    print!("{}", in_force(&settings, &service));
-    std::io::stdout().flush()?;
-    if let Some(file) = &args.port_file {
-        write_whole(file, &service.addr().to_string())?;
-    }
-    if let (Some(file), Some(addr)) = (&args.grpc_port_file, service.grpc_addr()) {
-        write_whole(file, &addr.to_string())?;
-    }
+    output::say(in_force(&settings, &service))?;
+    let files = [(&args.port_file, Some(service.addr())), (&args.grpc_port_file, service.grpc_addr())];
+    let files = files.map(|(file, addr)| file.clone().zip(addr));
+    // A named pipe waits for its reader; signals are heard meanwhile.
+    let mut telling = tokio::task::spawn_blocking(move || tell(&files));
+    let mut told = false;
     let mut look = tokio::time::interval(LOOK_EVERY);
     let mut changed_at = settings.file.as_deref().and_then(changed);
     loop {
         let asked = tokio::select! {
+            done = &mut telling, if !told => {
+                done??;
+                told = true;
+                continue;
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => true,
@@ -220,9 +224,11 @@ fn pool_in_force(name: &str, pool: &PoolSettings) -> String {
     )
 }
 
-/// Written beside and moved into place, so that whoever waits for the file never reads half of it.
-fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
-    let beside = file.with_extension("tmp");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, file)
+/// Writes each address to its file.
+fn tell(files: &[Option<(PathBuf, SocketAddr)>]) -> Result<(), String> {
+    for (file, addr) in files.iter().flatten() {
+        output::write_file(file, &addr.to_string())
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_kernel::Micros;
+use weir_log::say;
 
 /// Arguments of `weir simpool`.
 #[derive(Debug, clap::Args)]
@@ -138,10 +139,10 @@ async fn serve(args: &Args, ports: &[u16]) -> std::io::Result<()> {
     let pool = Pool::start(&args.pool(), ports).await?;
     let urls: Vec<String> = pool.servers().map(|(address, _)| format!("http://{address}")).collect();
     if args.json {
-        println!("{}", json!({ "model": args.model, "endpoints": urls }));
+        say!("{}", json!({ "model": args.model, "endpoints": urls }))?;
     } else {
         for url in &urls {
-            println!("{url}");
+            say!("{url}")?;
         }
         eprintln!("{} servers of model {:?}; faults by hand: PUT /sim; Ctrl-C ends", urls.len(), args.model);
     }

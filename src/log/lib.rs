@@ -29,6 +29,7 @@ mod keeper;
 pub mod mark;
 pub mod measure;
 pub mod memory;
+pub mod output;
 pub mod reader;
 pub mod retention;
 pub mod seal;

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use weir_log::check::{Checked, Finding, check};
 use weir_log::describe::show_time;
+use weir_log::say;
 
 /// Arguments of `weir log check`.
 #[derive(Debug, clap::Args)]
@@ -44,43 +45,44 @@ pub fn run(args: &Args) -> Done {
         bar.finish_and_clear();
         let checked = checked?;
         if !args.json {
-            print(&checked);
+            print(&checked)?;
         }
         all.push(checked);
     }
     if args.json {
         let good = all.iter().all(Checked::is_good);
-        println!("{}", json!({ "good": good, "pools": all.iter().map(to_json).collect::<Vec<_>>() }));
+        say!("{}", json!({ "good": good, "pools": all.iter().map(to_json).collect::<Vec<_>>() }))?;
     }
     if all.is_empty() && !args.json {
-        println!("no pools in this log");
+        say!("no pools in this log")?;
     }
     Ok(if all.iter().all(Checked::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(checked: &Checked) {
-    println!("pool {}", checked.pool);
+fn print(checked: &Checked) -> std::io::Result<()> {
+    say!("pool {}", checked.pool)?;
     if let (Some((first, at)), Some(head)) = (checked.first, checked.head) {
-        println!(
+        say!(
             "  {} batches, {} steps, sequences {first} to {}, {} to {}",
             checked.batches,
             checked.steps,
             head.seq,
             show_time(at),
             show_time(head.at)
-        );
+        )?;
     }
-    println!("  {} snapshots", checked.snapshots);
+    say!("  {} snapshots", checked.snapshots)?;
     for finding in &checked.findings {
-        println!("  DAMAGED: {}", finding.error);
+        say!("  DAMAGED: {}", finding.error)?;
         match finding.next_good {
-            Some(next) => println!("           good again from sequence {next} on"),
-            None => println!("           nothing good after it"),
+            Some(next) => say!("           good again from sequence {next} on")?,
+            None => say!("           nothing good after it")?,
         }
     }
     if checked.is_good() {
-        println!("  good: every checksum, the chain, sequences and times");
+        say!("  good: every checksum, the chain, sequences and times")?;
     }
+    Ok(())
 }
 
 fn to_json(checked: &Checked) -> Value {

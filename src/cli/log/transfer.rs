@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use weir_log::export::{Exported, Wanted, export, import_log};
 use weir_log::reader::{Bound, Logs};
 use weir_log::upkeep::wall_clock;
-use weir_log::{SegmentError, dir, segment};
+use weir_log::{SegmentError, dir, output, say, segment};
 
 /// Arguments of `weir log export`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ Examples:
 pub struct ExportArgs {
     #[command(flatten)]
     source: Source,
-    /// The file to write; `-` is standard output.
+    /// The file to write; `-` is standard output. A device, a named pipe or a link is written to, not replaced.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Only this pool.
@@ -71,9 +71,7 @@ pub fn run_export(args: &ExportArgs) -> Done {
     };
     let done = if args.output.as_os_str() == "-" {
         let out = BufWriter::new(std::io::stdout().lock());
-        let (done, mut out) = write(&opened.logs, &wanted, log_id, out, "standard output")?;
-        out.flush()?;
-        done
+        write(&opened.logs, &wanted, log_id, out, "standard output")?.0
     } else {
         to_file(&opened.logs, &wanted, log_id, &args.output)?
     };
@@ -88,6 +86,7 @@ pub fn run_export(args: &ExportArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Half an export is a failure, also where it is the reader that went away.
 fn write<W: Write>(
     logs: &Logs,
     wanted: &Wanted,
@@ -96,16 +95,22 @@ fn write<W: Write>(
     name: &str,
 ) -> Result<(Vec<Exported>, W), Failed> {
     let done = export(logs, wanted, log_id, wall_clock(), &mut out, name)?;
+    out.flush().map_err(|error| SegmentError::io(name, "write", error))?;
     Ok((done, out))
 }
 
-/// Under a temporary name first: there is no half an export under the name asked for.
+/// Under a temporary name first: there is no half an export under the name asked for, unless that is not a file of
+/// ours to replace.
 fn to_file(logs: &Logs, wanted: &Wanted, log_id: [u8; 16], path: &Path) -> Result<Vec<Exported>, Failed> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    let file =
-        File::create(&temporary).map_err(|error| SegmentError::io(temporary.display(), "create", error))?;
+    let create =
+        |path: &Path| File::create(path).map_err(|error| SegmentError::io(path.display(), "create", error));
+    let replaceable = output::is_replaceable(path);
+    if !replaceable.map_err(|error| SegmentError::io(path.display(), "look at", error))? {
+        let out = BufWriter::new(create(path)?);
+        return Ok(write(logs, wanted, log_id, out, &path.display().to_string())?.0);
+    }
+    let temporary = output::beside(path);
+    let file = create(&temporary)?;
     let written = write(logs, wanted, log_id, BufWriter::new(file), &temporary.display().to_string());
     let published = written.and_then(|(done, out)| {
         if done.is_empty() {
@@ -139,11 +144,15 @@ fn log_id(source: &Source, logs: &Logs) -> Result<[u8; 16], Failed> {
 pub fn run_import(args: &ImportArgs) -> Done {
     let imported = import_log(&args.files, &args.data, wall_clock())?;
     for pool in &imported.pools {
-        println!(
+        say!(
             "pool {}: sequences {} to {}, {} segments, {} snapshots",
-            pool.pool, pool.first_seq, pool.head.seq, pool.segments, pool.snapshots
-        );
+            pool.pool,
+            pool.first_seq,
+            pool.head.seq,
+            pool.segments,
+            pool.snapshots
+        )?;
     }
-    println!("{} is ready; it goes on where the import ends", args.data.display());
+    say!("{} is ready; it goes on where the import ends", args.data.display())?;
     Ok(ExitCode::SUCCESS)
 }

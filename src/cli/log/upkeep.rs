@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use weir_log::dir::LogDir;
 use weir_log::reader::Logs;
 use weir_log::retention::Retention;
+use weir_log::say;
 use weir_log::store::Store;
 use weir_log::upkeep::{Upkeep, wall_clock};
 
@@ -41,19 +42,19 @@ pub fn run_seal(args: &SealArgs) -> Done {
     let upkeep = Upkeep::new(&args.data, id, store.format(), store.window(), Retention::default());
     let round = upkeep.round(wall_clock())?;
     for segment in &round.sealed {
-        println!(
+        say!(
             "{}: sequences {} to {}, {}",
             segment.path.display(),
             segment.first_seq,
             segment.last_seq,
             size(segment.bytes)
-        );
+        )?;
     }
     for (pool, seq) in &round.snapshots {
-        println!("snapshot of pool {pool} at sequence {seq}");
+        say!("snapshot of pool {pool} at sequence {seq}")?;
     }
     if round.sealed.is_empty() {
-        println!("everything is sealed already");
+        say!("everything is sealed already")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -62,13 +63,13 @@ pub fn run_seal(args: &SealArgs) -> Done {
 pub fn run_finalize(args: &FinalizeArgs) -> Done {
     let (before, after) = LogDir::finalize_upgrade(&args.data)?;
     if before.format == after.format {
-        println!("format {} already: nothing to do", after.format);
+        say!("format {} already: nothing to do", after.format)?;
     } else {
-        println!("format raised from {} to {}", before.format, after.format);
-        println!(
+        say!("format raised from {} to {}", before.format, after.format)?;
+        say!(
             "releases that do not know format {} can no longer read what is written from now on",
             after.format
-        );
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
