@@ -1,7 +1,8 @@
 //! `GET /v1/pools/{pool}/log?from=SEQ&limit=N&follow=true`: the durable steps of a running server as NDJSON.
 //!
 //! From the log itself, sealed or hot, then live. What is no longer kept is said to be (410, with the first sequence
-//! that is), never skipped.
+//! that is), never skipped. Readers are few, since each may take a thread; one that does not read is
+//! ended with its connection (`socket.rs`), unfinished.
 
 use super::history::{History, Steps};
 use super::problem::{Fault, Invalid};
@@ -18,6 +19,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use weir_kernel::Step;
 use weir_log::SegmentError;
@@ -60,6 +62,9 @@ pub async fn read(
 ) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;
     let span = span(request.uri().query())?;
+    let full = |_| Fault::GatewayFull { what: "log readers", limit: gateway.options.log_readers_max };
+    // Held until all is read from the log and the reader has it, or is gone.
+    let place = Arc::new(Arc::clone(&gateway.log_readers).try_acquire_owned().map_err(full)?);
     // Subscribed before the end is looked at: nothing falls between what is read and what comes live.
     let live = span.follow.then(|| pool.handle.subscribe());
     let durable = pool.handle.status().durable;
@@ -73,8 +78,16 @@ pub async fn read(
     }
     let (to, lines) = mpsc::channel(4);
     let lines_of = Lines { to, left: span.limit.unwrap_or(u64::MAX), next, buffer: Vec::new() };
-    tokio::spawn(pump(lines_of, past, live, gateway.history.clone(), name));
-    let mut response = Response::new(Body::from_stream(ReceiverStream::new(lines)));
+    let (history, reading) = (gateway.history.clone(), Arc::clone(&place));
+    tokio::spawn(async move {
+        pump(lines_of, past, live, history, name).await;
+        drop(reading);
+    });
+    let lines = ReceiverStream::new(lines).map(move |chunk| {
+        let _place = &place;
+        chunk
+    });
+    let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
 }

@@ -30,6 +30,7 @@ mod router;
 mod scalar;
 mod server;
 mod service;
+mod socket;
 mod state;
 mod trace;
 mod usage;

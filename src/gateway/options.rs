@@ -17,6 +17,10 @@ pub struct Options {
     pub head_time_max: Duration,
     /// Open connections, each of which may hold one request (default 16,384).
     pub connections_max: usize,
+    /// How long a caller may take nothing of its answer before its connection ends (default 30 s).
+    pub write_stall_max: Duration,
+    /// Readers of a log at once, followers included (default 16).
+    pub log_readers_max: usize,
     /// How long answers may take to leave once all is decided (default 5 s).
     pub close_timeout: Duration,
     /// Models that keep a metric label of their own whatever else comes.
@@ -53,6 +57,8 @@ impl Default for Options {
             headers_max: 128,
             head_time_max: Duration::from_secs(10),
             connections_max: 16_384,
+            write_stall_max: Duration::from_secs(30),
+            log_readers_max: 16,
             close_timeout: Duration::from_secs(5),
             models: Vec::new(),
             metrics_compat_llm_d: false,

@@ -77,7 +77,7 @@ pub enum Fault {
     /// The same key came with another body.
     #[error("this Idempotency-Key was used with another body")]
     KeyMismatch,
-    /// The gateway's own limit of connections or held requests is reached.
+    /// One of the gateway's own limits is reached.
     #[error("the gateway holds as many {what} as it may ({limit})")]
     GatewayFull {
         /// Of what.

@@ -14,7 +14,7 @@ use super::state::Gateway;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use http::Uri;
+use http::{Method, Request, Uri};
 use std::sync::Arc;
 
 /// Every path.
@@ -37,6 +37,11 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/metrics", only(get(health::exposition), "GET, HEAD"))
         .fallback(no_path)
         .with_state(gateway)
+}
+
+/// Does this ask hold its connection until it is decided? Beyond the limit only such asks are refused.
+pub fn is_held<B>(request: &Request<B>) -> bool {
+    request.method() == Method::POST && matches!(request.uri().path(), "/v1/admissions" | "/ext-proc")
 }
 
 fn only(route: MethodRouter<Arc<Gateway>>, allowed: &'static str) -> MethodRouter<Arc<Gateway>> {

@@ -1,14 +1,19 @@
 //! The listener: HTTP/1.1 connections within bounds, each served until it ends or the service does.
 //!
 //! hyper itself answers heads that are too large (431) or not HTTP (400), without a body. A caller that closes its
-//! connection ends its request: hyper drops the handler, and with it the wait.
+//! connection ends its request: hyper drops the handler, and with it the wait (`socket.rs`). Beyond the limit of
+//! connections nothing more is held, but the service can still be asked and steered.
 
 use super::answer;
 use super::metrics::GatewayCounters;
 use super::problem::Fault;
-use super::router::router;
+use super::router::{is_held, router};
+use super::socket::watched;
 use super::state::Gateway;
 use axum::Router;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::CONNECTION;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,8 +27,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::Service;
 
-/// Connections beyond the limit that are told so; any more are closed unanswered.
-const REFUSING_MAX: usize = 256;
+/// Connections beyond the limit, for one request each that is not held; any more are closed unanswered.
+const BEYOND_MAX: usize = 256;
 
 /// How long the accept loop rests when the system has no descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(20);
@@ -32,7 +37,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(20);
 pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, mut closing: watch::Receiver<bool>) {
     let app = router(Arc::clone(&gateway));
     let slots = Arc::new(Semaphore::new(gateway.options.connections_max));
-    let refusals = Arc::new(Semaphore::new(REFUSING_MAX));
+    let beyond = Arc::new(Semaphore::new(BEYOND_MAX));
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -47,22 +52,20 @@ pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, mut closing: wa
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             () = closed(&mut closing) => break,
         };
-        let (gateway, closing) = (Arc::clone(&gateway), closing.clone());
-        match (Arc::clone(&slots).try_acquire_owned(), Arc::clone(&refusals).try_acquire_owned()) {
+        let (gateway, app, closing) = (Arc::clone(&gateway), app.clone(), closing.clone());
+        match (Arc::clone(&slots).try_acquire_owned(), Arc::clone(&beyond).try_acquire_owned()) {
             (Ok(slot), _) => {
-                let app = app.clone();
                 connections.spawn(async move {
                     gateway.metrics.gateway.connections.fetch_add(1, Ordering::Relaxed);
-                    connection(&gateway, stream, Some(app), closing).await;
+                    connection(&gateway, stream, app, true, closing).await;
                     gateway.metrics.gateway.connections.fetch_sub(1, Ordering::Relaxed);
                     drop(slot);
                 });
             }
-            (Err(_), Ok(refusal)) => {
-                GatewayCounters::add(&gateway.metrics.gateway.connections_refused);
+            (Err(_), Ok(slot)) => {
                 connections.spawn(async move {
-                    connection(&gateway, stream, None, closing).await;
-                    drop(refusal);
+                    connection(&gateway, stream, app, false, closing).await;
+                    drop(slot);
                 });
             }
             (Err(_), Err(_)) => GatewayCounters::add(&gateway.metrics.gateway.connections_refused),
@@ -81,33 +84,34 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
-/// One connection; without an app, every request is told that there is no room.
+/// One connection; beyond the limit it has one request, which may not be one that is held.
 async fn connection(
     gateway: &Arc<Gateway>,
     stream: TcpStream,
-    app: Option<Router>,
+    app: Router,
+    within: bool,
     mut closing: watch::Receiver<bool>,
 ) {
     // Answers are small and awaited.
     let _ = stream.set_nodelay(true);
     let options = &gateway.options;
-    let limit = options.connections_max;
+    let (socket, watch) = watched(stream);
+    let seen = watch.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let app = app.clone();
+        let (gateway, mut app, busy) = (Arc::clone(gateway), app.clone(), seen.busy());
         async move {
-            Ok::<_, Infallible>(match app {
-                Some(mut app) => match app.call(request).await {
-                    Ok(response) => response,
-                    Err(never) => match never {},
-                },
-                None => {
-                    let full = Fault::GatewayFull { what: "connections", limit };
-                    let mut response = answer::fault(&full, None);
-                    let close = http::HeaderValue::from_static("close");
-                    response.headers_mut().insert(http::header::CONNECTION, close);
-                    response
-                }
-            })
+            let response = if within {
+                called(&mut app, request).await
+            } else {
+                let mut response = match is_held(&request) {
+                    true => full(&gateway),
+                    false => called(&mut app, request).await,
+                };
+                // The next connection may be within the limit.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                response
+            };
+            Ok::<_, Infallible>(busy.until(response))
         }
     });
     let connection = http1::Builder::new()
@@ -115,14 +119,28 @@ async fn connection(
         .header_read_timeout(options.head_time_max)
         .max_buf_size(options.head_bytes_max.max(8_192))
         .max_headers(options.headers_max)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
+    let patience = options.write_stall_max;
     // A connection that fails has nobody left to tell.
     tokio::select! {
-        _ = connection.as_mut() => {}
+        () = watch.attend(connection.as_mut(), patience) => {}
         () = closed(&mut closing) => {
             connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+            watch.attend(connection, patience).await;
         }
     }
+}
+
+async fn called(app: &mut Router, request: hyper::Request<Incoming>) -> Response {
+    match app.call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn full(gateway: &Gateway) -> Response {
+    GatewayCounters::add(&gateway.metrics.gateway.connections_refused);
+    let full = Fault::GatewayFull { what: "connections", limit: gateway.options.connections_max };
+    answer::fault(&full, None)
 }

@@ -237,6 +237,7 @@ fn options(settings: &Effective) -> Options {
             streams_max: service.envoy.max_streams,
             held_bytes_max: service.envoy.max_held_bytes,
         },
+        ..Options::default()
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
 use weir_kernel::State;
 
 /// The pool of calls that name none, where there is more than one.
@@ -86,6 +87,8 @@ pub struct Gateway {
     pub options: Options,
     /// Figures.
     pub metrics: Arc<Metrics>,
+    /// Places of readers of a log.
+    pub log_readers: Arc<Semaphore>,
     stopping: AtomicBool,
 }
 
@@ -94,7 +97,8 @@ impl Gateway {
     pub fn new(pools: Vec<PoolFace>, history: History, options: Options) -> Self {
         let metrics = Arc::new(Metrics::new(&options.models));
         let pools = pools.into_iter().map(|pool| (pool.handle.name().to_owned(), pool)).collect();
-        Gateway { pools, history, options, metrics, stopping: AtomicBool::new(false) }
+        let log_readers = Arc::new(Semaphore::new(options.log_readers_max));
+        Gateway { pools, history, options, metrics, log_readers, stopping: AtomicBool::new(false) }
     }
 
     /// The pool of that name; without one the only pool, else the one called `default`.

@@ -263,7 +263,7 @@ async fn a_body_that_does_not_come_is_408() {
     connection.reply().await.refused(408, "rejected-invalid");
 }
 
-/// Beyond the limit of connections the next one is told so, and served again once there is room.
+/// Beyond the limit of connections the next admission is told so, and served again once there is room.
 #[tokio::test]
 async fn connections_are_bounded() {
     let options = Options { connections_max: 2, ..Options::default() };
@@ -275,9 +275,9 @@ async fn connections_are_bounded() {
         assert_eq!(connection.reply().await.status, 200);
         open.push(connection);
     }
-    let reply = world.get("/healthz").await;
+    let reply = world.admit(json!({"deadlineMs": 0})).await;
     assert_eq!(reply.header("connection"), Some("close"));
     assert_eq!(reply.refused(429, "rejected-saturated")["limit"], 2);
     drop(open);
-    world.until("room", async || world.get("/healthz").await.status == 200).await;
+    world.until("room", async || world.admit(json!({"deadlineMs": 0})).await.status != 429).await;
 }

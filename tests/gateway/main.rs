@@ -5,6 +5,7 @@
 mod admission;
 mod bad_input;
 mod binary;
+mod bounds;
 mod ext_proc;
 mod harness;
 mod pools;

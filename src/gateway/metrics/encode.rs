@@ -358,7 +358,11 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> R
         ),
         ("gateway_log_unavailable", "Requests refused since the log took none.", &counters.log_unavailable),
         ("gateway_undelivered", "Admissions that nobody was there to take.", &counters.undelivered),
-        ("gateway_connections_refused", "Connections beyond the limit.", &counters.connections_refused),
+        (
+            "gateway_connections_refused",
+            "Connections refused beyond the limit, or their admissions.",
+            &counters.connections_refused,
+        ),
         ("gateway_gaps", "Gaps in these figures, which then count less than the log.", &counters.gaps),
     ];
     for (name, help, value) in plain {

@@ -1,0 +1,209 @@
+//! A caller's socket, watched where hyper does not look: a caller that left, and one that does not read.
+//!
+//! hyper notices the end of a connection as long as it reads. While a request is being decided it stops reading once
+//! a byte past that request has come (a pipelined request, a stray line end), and a caller that leaves then would keep
+//! its place to the end of its budget. As with hyper, a caller that closes its sending side has left.
+//! Not here: HTTP.
+
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+/// How often a socket whose unread bytes hide what follows is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+struct Shared {
+    inner: Mutex<Inner>,
+    /// Requests being decided and answers being produced.
+    busy: AtomicUsize,
+}
+
+struct Inner {
+    stream: TcpStream,
+    /// hyper waits for bytes, and so for their end.
+    reading: bool,
+    /// Since when the other side has taken nothing of what it is owed.
+    blocked: Option<Instant>,
+}
+
+impl Shared {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// hyper's side of the socket.
+pub struct Socket(Arc<Shared>);
+
+/// Our side of it.
+#[derive(Clone)]
+pub struct Watch(Arc<Shared>);
+
+/// A request of this connection is being decided, or its answer produced, while this lives.
+pub struct Busy(Arc<Shared>);
+
+/// Splits a connection into what hyper serves and what watches it.
+pub fn watched(stream: TcpStream) -> (Socket, Watch) {
+    let inner = Mutex::new(Inner { stream, reading: false, blocked: None });
+    let shared = Arc::new(Shared { inner, busy: AtomicUsize::new(0) });
+    (Socket(Arc::clone(&shared)), Watch(shared))
+}
+
+impl Watch {
+    /// A request begins.
+    pub fn busy(&self) -> Busy {
+        self.0.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(&self.0))
+    }
+
+    /// Drives the connection until it has ended, its caller has left a request of its own behind, or has taken
+    /// nothing of its answer for `patience`.
+    pub async fn attend<C: Future>(&self, mut connection: Pin<&mut C>, patience: Duration) {
+        let (mut look, mut stall) = (None, None);
+        poll_fn(|cx| {
+            self.0.inner().reading = false;
+            if connection.as_mut().poll(cx).is_ready()
+                || self.left(cx, &mut look)
+                || self.stalled(cx, patience, &mut stall)
+            {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Has the caller left, where hyper does not see it?
+    fn left(&self, cx: &mut Context<'_>, look: &mut Option<Pin<Box<Sleep>>>) -> bool {
+        let inner = self.0.inner();
+        if inner.reading || self.0.busy.load(Ordering::Relaxed) == 0 {
+            *look = None;
+            return false;
+        }
+        loop {
+            if let Some(next) = look {
+                if next.as_mut().poll(cx).is_pending() {
+                    return false;
+                }
+                *look = None;
+            }
+            // hyper does not read now, so that the one place of who is woken is free.
+            match inner.stream.poll_read_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(_)) => return true,
+                Poll::Ready(Ok(())) if ended(&inner.stream, cx) => return true,
+                // Bytes that nobody reads yet: what follows them wakes nobody.
+                Poll::Ready(Ok(())) => *look = Some(Box::pin(tokio::time::sleep(LOOK_EVERY))),
+            }
+        }
+    }
+
+    /// Has nothing been taken for so long?
+    fn stalled(
+        &self,
+        cx: &mut Context<'_>,
+        patience: Duration,
+        stall: &mut Option<(Instant, Pin<Box<Sleep>>)>,
+    ) -> bool {
+        let Some(since) = self.0.inner().blocked else {
+            *stall = None;
+            return false;
+        };
+        if stall.as_ref().is_none_or(|(began, _)| *began != since) {
+            *stall = Some((since, Box::pin(tokio::time::sleep_until(since + patience))));
+        }
+        stall.as_mut().is_some_and(|(_, end)| end.as_mut().poll(cx).is_ready())
+    }
+}
+
+/// Has the other side closed its sending side, or reset? What it sent before may be unread.
+fn ended(stream: &TcpStream, cx: &mut Context<'_>) -> bool {
+    match pin!(stream.ready(Interest::READABLE)).poll(cx) {
+        Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+        Poll::Ready(Err(_)) => true,
+        Poll::Pending => false,
+    }
+}
+
+impl Busy {
+    /// Until the answer has been produced: an answer of known length already is.
+    pub fn until(self, response: Response) -> Response {
+        if response.body().size_hint().exact().is_some() {
+            return response;
+        }
+        response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _busy = &self;
+                frame
+            }))
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.0.inner();
+        let read = Pin::new(&mut inner.stream).poll_read(cx, buf);
+        inner.reading = read.is_pending();
+        read
+    }
+}
+
+impl Socket {
+    fn write(
+        &self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut inner = self.0.inner();
+        let written = write(Pin::new(&mut inner.stream));
+        if written.is_pending() {
+            inner.blocked.get_or_insert_with(Instant::now);
+        }
+        let written = ready!(written);
+        inner.blocked = None;
+        Poll::Ready(written)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.write(|stream| stream.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.write(|stream| stream.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.inner().stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.inner().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.inner().stream).poll_shutdown(cx)
+    }
+}
