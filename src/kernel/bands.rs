@@ -124,6 +124,7 @@ pub(crate) fn collect(turn: &mut Turn<'_>) {
 pub(crate) fn apply_policy(state: &mut State, input: &Input) {
     if let Input::PolicyChanged(change) = input {
         state.policy = Arc::new((*change.policy).clone());
+        state.endpoints.touch(None);
     }
 }
 

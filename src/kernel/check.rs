@@ -46,6 +46,7 @@ impl State {
         self.check_regime()?;
         self.check_expiry()?;
         self.check_indexes()?;
+        self.check_gauge()?;
         self.check_leases()
     }
 
@@ -178,6 +179,16 @@ impl State {
         let idle = self.programs.values().filter(|p| p.idle_since.is_some()).count() as u64;
         equal(0, "idle programs", self.idle_programs.len() as u64, idle)?;
         holds(3, "held although nothing can be dispatched", self.hold.is_none() || !self.active.is_empty())
+    }
+
+    /// The kept gauge is the one computed afresh.
+    fn check_gauge(&self) -> Result<(), Violation> {
+        let Some(kept) = self.kept() else { return Ok(()) };
+        let (kept_one, afresh) = (kept.effective(), self.gauge(self.policy.in_flight_credit).effective);
+        let same = kept_one == afresh;
+        holds(0, &format!("kept gauge: {kept_one} is not {afresh}"), same)?;
+        let (kept_one, afresh) = (kept.choose(&self.policy.detector), self.choose_afresh());
+        holds(0, &format!("kept choice: {kept_one:?} is not {afresh:?}"), kept_one == afresh)
     }
 
     fn check_leases(&self) -> Result<(), Violation> {

@@ -82,6 +82,8 @@ fn next(turn: &mut Turn<'_>) -> Result<Candidate, Hold> {
     if state.clocks.regime != Regime::HasEndpoints && !open {
         return Err(Hold::Regime(state.clocks.regime));
     }
+    turn.state.keep_gauge();
+    let state = &*turn.state;
     let (raw, effective) = state.saturation();
     let ceiling = if open {
         Ratio::ONE

@@ -2,8 +2,10 @@
 //!
 //! Not here: what saturation follows from it (`saturation.rs`).
 
+use crate::kept::Kept;
 use crate::saturation::Sample;
 use crate::{EndpointChange, Micros, Observation, Pushed, Ratio, RequestId, Role, Slot};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
@@ -174,11 +176,24 @@ pub(crate) struct Endpoints {
     pub(crate) observed: u64,
     /// The raw gauge as last viewed.
     pub(crate) raw: Ratio,
+    /// The effective gauge between steps: a cache.
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 impl Endpoints {
     pub(crate) fn len(&self) -> u16 {
         u16::try_from(self.table.len()).unwrap_or(u16::MAX)
+    }
+
+    /// One endpoint has changed, or what all of them share.
+    pub(crate) fn touch(&mut self, slot: Option<Slot>) {
+        let holds = match (slot, &mut self.kept) {
+            (Some(slot), Some(kept)) => kept.touch(slot),
+            _ => false,
+        };
+        if !holds {
+            self.kept = None;
+        }
     }
 
     pub(crate) fn all_stale(&self) -> bool {
@@ -192,6 +207,7 @@ impl Endpoints {
 
     /// Takes over one round. Slots of endpoints that left keep no leases: the caller moves them.
     pub(crate) fn observe(&mut self, observation: &Observation, now: Micros) {
+        self.kept = None;
         for change in &observation.changes {
             match change {
                 EndpointChange::Joined { slot, name, role } => {
@@ -249,6 +265,7 @@ impl Endpoints {
 
     /// After a restart nothing of the old view counts: samples start from nothing, the pool is unseen.
     pub(crate) fn forget_view(&mut self) {
+        self.kept = None;
         for endpoint in self.table.values_mut() {
             endpoint.sample = None;
             endpoint.stale_since = None;

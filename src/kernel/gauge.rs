@@ -3,6 +3,7 @@
 //! Not here: the formulas (`saturation.rs`).
 
 use crate::endpoints::{Endpoint, Totals};
+use crate::kept::Kept;
 use crate::saturation::{self, EndpointLoad, Gauge, StageSaturation};
 use crate::{Detector, Fine, Micros, Ratio, RequestId, Role, Slot, State};
 use alloc::vec::Vec;
@@ -17,11 +18,13 @@ impl State {
         match self.policy.detector {
             // The raw gauge moves only with the view, and is kept with it.
             Detector::Utilization { .. } if self.policy.in_flight_credit => {
-                (self.endpoints.raw, self.gauge(true).effective)
+                let kept = self.kept().map(Kept::effective);
+                (self.endpoints.raw, kept.unwrap_or_else(|| self.gauge(true).effective))
             }
             Detector::Utilization { .. } => (self.endpoints.raw, self.endpoints.raw),
             Detector::Concurrency { .. } | Detector::Pushed => {
-                let gauge = self.gauge(false).effective;
+                let kept = self.kept().map(Kept::effective);
+                let gauge = kept.unwrap_or_else(|| self.gauge(false).effective);
                 (gauge, gauge)
             }
         }
@@ -78,24 +81,29 @@ impl State {
 
     /// What the detector sees of each endpoint, in slot order.
     pub(crate) fn loads(&self) -> impl Iterator<Item = EndpointLoad> + '_ {
+        self.endpoints.table.values().enumerate().map(|(index, endpoint)| self.load(index, endpoint))
+    }
+
+    /// What the detector sees of the endpoint that is at `index` in slot order.
+    pub(crate) fn load(&self, index: usize, endpoint: &Endpoint) -> EndpointLoad {
         let count = self.endpoints.table.len().max(1) as u64;
         let elsewhere = self.endpoints.elsewhere.len() as u64;
-        let metrics = self.policy.detector.reads_metrics();
-        self.endpoints.table.values().enumerate().map(move |(index, endpoint)| {
-            let share = |total: u64| total / count + u64::from((index as u64) < total % count);
-            let (unseen, ended) =
-                if metrics { self.unseen(endpoint, count, elsewhere) } else { (Fine::ZERO, Fine::ZERO) };
-            EndpointLoad {
-                role: endpoint.role,
-                sample: endpoint.sample,
-                fresh: endpoint.is_fresh(),
-                unseen,
-                ended,
-                slack: endpoint.slack(),
-                requests: endpoint.leases.len() as u64 + share(elsewhere),
-                tokens: endpoint.tokens.saturating_add(share(self.endpoints.elsewhere_tokens)),
-            }
-        })
+        let share = |total: u64| total / count + u64::from((index as u64) < total % count);
+        let (unseen, ended) = if self.policy.detector.reads_metrics() {
+            self.unseen(endpoint, count, elsewhere)
+        } else {
+            (Fine::ZERO, Fine::ZERO)
+        };
+        EndpointLoad {
+            role: endpoint.role,
+            sample: endpoint.sample,
+            fresh: endpoint.is_fresh(),
+            unseen,
+            ended,
+            slack: endpoint.slack(),
+            requests: endpoint.leases.len() as u64 + share(elsewhere),
+            tokens: endpoint.tokens.saturating_add(share(self.endpoints.elsewhere_tokens)),
+        }
     }
 
     /// u and g of contract.md, *In-flight credit*: what was dispatched to the endpoint (or spread over all) that its
@@ -115,22 +123,35 @@ impl State {
 
     /// When the gauge falls by itself because a dispatch leaves every window, while work is held by a ceiling.
     pub(crate) fn credit_deadline(&self) -> Option<Micros> {
-        let horizon = self.horizon();
-        if horizon.is_zero() || !self.policy.in_flight_credit {
+        if self.horizon().is_zero() || !self.policy.in_flight_credit {
             return None;
         }
-        let first = |endpoint: &Endpoint| {
-            let from = self.window(endpoint);
-            let own = endpoint.ledger.first_at_or_after(from);
-            let spread = self.endpoints.elsewhere_ledger.first_at_or_after(from);
-            own.into_iter().chain(spread).min()
-        };
-        let oldest = self.endpoints.table.values().filter(|e| e.is_fresh()).filter_map(first).min()?;
-        Some(oldest + horizon + Micros(1))
+        let until = self.endpoints.table.values().map(|endpoint| self.unchanged_until(endpoint)).min()?;
+        (until < Micros::MAX).then(|| until + Micros(1))
+    }
+
+    /// Until when no dispatch and no end leaves this endpoint's window by itself.
+    pub(crate) fn unchanged_until(&self, endpoint: &Endpoint) -> Micros {
+        let horizon = self.horizon();
+        if horizon.is_zero() || !endpoint.is_fresh() {
+            return Micros::MAX;
+        }
+        let from = self.window(endpoint);
+        let own = endpoint.ledger.first_at_or_after(from);
+        let spread = self.endpoints.elsewhere_ledger.first_at_or_after(from);
+        own.into_iter().chain(spread).min().map_or(Micros::MAX, |first| first + horizon)
     }
 
     /// The least loaded endpoint that the detector's filter keeps, for the stage that generates; ties by slot.
     pub(crate) fn choose_endpoint(&self) -> Option<Slot> {
+        match self.kept() {
+            Some(kept) => kept.choose(&self.policy.detector),
+            None => self.choose_afresh(),
+        }
+    }
+
+    /// The same without the kept gauge.
+    pub(crate) fn choose_afresh(&self) -> Option<Slot> {
         let loads: Vec<EndpointLoad> = self.loads().collect();
         let kept = saturation::filter(&self.policy.detector, &loads);
         let slots: Vec<Slot> = self.endpoints.table.keys().copied().collect();
@@ -160,6 +181,7 @@ fn leases_at(now: u64, since: Totals) -> u64 {
 /// Notes a dispatch or a lease end where it counts.
 pub(crate) fn note(state: &mut State, slot: Option<Slot>, totals: Totals) {
     let now = state.now;
+    state.endpoints.touch(slot);
     match slot {
         Some(slot) => {
             if let Some(endpoint) = state.endpoints.table.get_mut(&slot) {
@@ -172,6 +194,7 @@ pub(crate) fn note(state: &mut State, slot: Option<Slot>, totals: Totals) {
 
 /// The set of leases (and their tokens) at a place.
 pub(crate) fn place_lease(state: &mut State, slot: Option<Slot>, id: RequestId, tokens: u64, there: bool) {
+    state.endpoints.touch(slot);
     let (set, sum) = match slot {
         Some(slot) => match state.endpoints.table.get_mut(&slot) {
             Some(endpoint) => (&mut endpoint.leases, &mut endpoint.tokens),

@@ -21,6 +21,7 @@ mod fairness;
 mod fine;
 mod gauge;
 mod input;
+mod kept;
 mod keys;
 mod leases;
 mod lifecycle;

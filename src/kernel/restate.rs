@@ -249,7 +249,10 @@ fn is_restated(event: &Event) -> bool {
 pub(crate) fn apply(state: &mut State, event: &Event) {
     match event {
         Event::RestatedCore(core) => read_core(state, core),
-        Event::RestatedPolicy { policy } => state.policy = Arc::new((**policy).clone()),
+        Event::RestatedPolicy { policy } => {
+            state.policy = Arc::new((**policy).clone());
+            state.endpoints.touch(None);
+        }
         Event::RestatedObjective { name, priority } => {
             state.objectives.insert(name.clone(), *priority);
         }
@@ -360,6 +363,7 @@ fn read_endpoint(state: &mut State, endpoint: &RestatedEndpoint) {
     let fresh = u16::from(entry.is_fresh());
     state.endpoints.fresh = state.endpoints.fresh.saturating_add(fresh);
     state.endpoints.table.insert(endpoint.slot, entry);
+    state.endpoints.touch(None);
 }
 
 fn read_queued(state: &mut State, queued: &RestatedQueued) {

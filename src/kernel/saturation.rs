@@ -159,7 +159,12 @@ pub fn saturation(detector: &Detector, loads: &[EndpointLoad], credit: bool) -> 
 
 /// One endpoint's score, 1 = the set point, not capped.
 pub fn endpoint_score(detector: &Detector, load: &EndpointLoad, credit: bool) -> Fine {
-    Fine(term(detector, load, credit).0.checked_div(denominator(detector)).unwrap_or(Fine::SCALE))
+    score(detector, term(detector, load, credit))
+}
+
+/// The same from its term.
+pub(crate) fn score(detector: &Detector, term: Term) -> Fine {
+    Fine(term.0.checked_div(denominator(detector)).unwrap_or(Fine::SCALE))
 }
 
 /// What all scores of a detector are multiples of: one over this.
