@@ -26,9 +26,9 @@ use weir_kernel::{Detector, Micros, Policy, Pushed, Ratio, Role};
 /// Connections, each with one call at a time.
 const CONNECTIONS: usize = 256;
 /// One turn of one server.
-const STRETCH: Duration = Duration::from_secs(2);
+const STRETCH: Duration = Duration::from_secs(1);
 /// At the start of a turn, not counted.
-const WARM: Duration = Duration::from_millis(300);
+const WARM: Duration = Duration::from_millis(200);
 const POOL: &str = "default";
 
 /// What the bare handlers answer: as long as an admission and a completion.
@@ -51,11 +51,19 @@ async fn measure(budget: Budget) -> Result<Findings, Failure> {
     let lasting = budget.whole.mul_f64(0.8);
     let began = Instant::now();
     let mut pairs = Vec::new();
-    while pairs.len() < 3 || began.elapsed() + 2 * STRETCH < lasting {
-        let reference = turn(bare).await?;
-        let held = turn(weir.addr).await?;
-        pairs.push((held, reference));
+    while pairs.len() < 3 || began.elapsed() + 3 * STRETCH < lasting {
+        // Who goes first alternates, so that a slow drift of the machine favours neither.
+        let first = if pairs.len() % 2 == 0 { bare } else { weir.addr };
+        let second = if first == bare { weir.addr } else { bare };
+        let (first, second) = (turn(first).await?, turn(second).await?);
+        pairs.push(if pairs.len() % 2 == 0 { (second, first) } else { (first, second) });
     }
+    let cpu = |of: fn(&(Turn, Turn)) -> &Turn| {
+        let turns = || pairs.iter().map(of);
+        let calls: f64 = turns().map(|turn| turn.calls).sum();
+        turns().map(|turn| turn.cpu_us).sum::<f64>() / calls.max(1.0)
+    };
+    let (cpu_held, cpu_bare) = (cpu(|pair| &pair.0), cpu(|pair| &pair.1));
     pairs.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     let flush = weir.flush_us();
     weir.stop().await?;
@@ -66,11 +74,13 @@ async fn measure(budget: Budget) -> Result<Findings, Failure> {
         Case::beside("gateway/held", held.rate, "requests/s", reference.rate).target("ratio >= 0.6"),
         Case::beside("gateway/held/p50", held.p50, "ms", reference.p50),
         Case::beside("gateway/held/p99", held.p99, "ms", reference.p99),
+        Case::beside("gateway/cpu", cpu_held, "us/request", cpu_bare),
         Case::alone("gateway/flush/mean", flush / 1e3, "ms"),
     ];
     findings.notes = vec![
         format!("{CONNECTIONS} connections; ratios of all turns: {}", ratios.join(" ")),
         "p50 and p99 are of admissions; a held one waits for at least one flush of the log".to_owned(),
+        "cpu is that of the whole process, callers included, over all turns".to_owned(),
     ];
     Ok(findings)
 }
@@ -147,6 +157,9 @@ async fn bare() -> io::Result<SocketAddr> {
 /// What one stretch gave.
 struct Turn {
     rate: f64,
+    calls: f64,
+    /// Processor time of the whole process.
+    cpu_us: f64,
     p50: f64,
     p99: f64,
 }
@@ -160,10 +173,10 @@ async fn turn(addr: SocketAddr) -> io::Result<Turn> {
     }
     tokio::time::sleep(WARM).await;
     count.store(true, Ordering::Relaxed);
-    let began = Instant::now();
+    let (began, cpu) = (Instant::now(), cpu_us());
     tokio::time::sleep(STRETCH).await;
     count.store(false, Ordering::Relaxed);
-    let took = began.elapsed().as_secs_f64();
+    let (took, cpu_us) = (began.elapsed().as_secs_f64(), cpu_us() - cpu);
     stop.store(true, Ordering::Relaxed);
     let mut waits = Vec::new();
     for caller in callers {
@@ -175,7 +188,17 @@ async fn turn(addr: SocketAddr) -> io::Result<Turn> {
         waits.get(index).map_or(0.0, |us| f64::from(*us) / 1e3)
     };
     // Each admission has its completion.
-    Ok(Turn { rate: 2.0 * waits.len() as f64 / took, p50: at(0.5), p99: at(0.99) })
+    let calls = 2.0 * waits.len() as f64;
+    Ok(Turn { rate: calls / took, calls, cpu_us, p50: at(0.5), p99: at(0.99) })
+}
+
+/// Processor time of this process so far, in microseconds; zero where the system does not say.
+fn cpu_us() -> f64 {
+    // Fields 14 and 15 of proc(5) stat, in ticks of 10 ms; the name before them is in parentheses.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    ticks.sum::<f64>() * 10_000.0
 }
 
 /// One connection that admits and completes in turn.

@@ -11,7 +11,7 @@ use super::release::{Release, Waiters};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_kernel::{Input, Micros, Regime, State, Step};
 
 /// Steps that are built while another batch is in flight; a batch is never much larger.
@@ -21,6 +21,13 @@ const BATCH_MAX: usize = 3_072;
 const BATCH_EVENTS_MAX: usize = 2_048;
 /// Batches handed to the log and not yet durable.
 const FLIGHTS_MAX: usize = 2;
+/// A batch of so many steps is handed over without waiting for more.
+const SMALL: usize = 128;
+/// After a batch of at least so many steps others are likely to follow.
+const BUSY: usize = 8;
+/// Under load small batches follow each other at this pace at most: each costs several threads a turn and the disk a
+/// sync, whatever its size. Whoever is alone never waits for it.
+const PACE: Duration = Duration::from_millis(2);
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
 const ARRIVALS_PER_TURN: usize = 128;
 /// Other messages taken in one turn.
@@ -49,6 +56,8 @@ pub(super) struct Pool {
     /// What the steps of `building` answer.
     pub(super) answers: Vec<Release>,
     flights: VecDeque<Flight>,
+    /// When the last batch was handed over that others are likely to follow.
+    busy_at: Option<Instant>,
     /// Set while stopping: until when the queue is served.
     pub(super) drain_until: Option<Micros>,
     /// When the log began to fail.
@@ -95,6 +104,7 @@ impl Pool {
             building_events: 0,
             answers: Vec::new(),
             flights: VecDeque::new(),
+            busy_at: None,
             drain_until: None,
             failing_since: None,
             refusals_noted_at: Micros::ZERO,
@@ -231,6 +241,13 @@ impl Pool {
                 lanes = shared.inbox.sleep(lanes, None);
                 continue;
             }
+            let mut gathering = None;
+            if !self.building.is_empty() && self.flights.len() < FLIGHTS_MAX {
+                match self.gathers_until() {
+                    Some(until) => gathering = Some(until.saturating_duration_since(Instant::now())),
+                    None => return true,
+                }
+            }
             let mut span = None;
             if self.may_build() {
                 if !lanes.first.is_empty() || !lanes.arrivals.is_empty() || self.failing_since.is_some() {
@@ -242,7 +259,8 @@ impl Pool {
                     return true;
                 }
             }
-            lanes = shared.inbox.sleep(lanes, span.flatten());
+            let span = span.flatten().into_iter().chain(gathering).min();
+            lanes = shared.inbox.sleep(lanes, span);
         }
     }
 
@@ -287,6 +305,14 @@ impl Pool {
         }
     }
 
+    /// Until when the batch at hand waits for more to join it.
+    fn gathers_until(&self) -> Option<Instant> {
+        if self.building.len() >= SMALL || self.drain_until.is_some() {
+            return None;
+        }
+        self.busy_at.map(|at| at + PACE).filter(|until| *until > Instant::now())
+    }
+
     /// Gives the log what was built, if it may have another batch.
     fn hand_over(&mut self) {
         if self.building.is_empty() {
@@ -300,9 +326,10 @@ impl Pool {
             }
             return;
         }
-        if self.flights.len() >= FLIGHTS_MAX || self.port.is_failing() {
+        if self.flights.len() >= FLIGHTS_MAX || self.port.is_failing() || self.gathers_until().is_some() {
             return;
         }
+        self.busy_at = (self.building.len() >= BUSY).then(Instant::now);
         let steps: Arc<[Step]> = std::mem::take(&mut self.building).into();
         self.building_events = 0;
         self.journal.submit(Arc::clone(&steps));
@@ -392,10 +419,10 @@ impl Pool {
 
     /// What the log was given may still become durable: those callers get their answers.
     fn await_flights(&mut self) {
-        let patience = std::time::Instant::now() + ABORT_WAIT;
+        let patience = Instant::now() + ABORT_WAIT;
         loop {
             self.land();
-            let left = patience.saturating_duration_since(std::time::Instant::now());
+            let left = patience.saturating_duration_since(Instant::now());
             let shared = Arc::clone(&self.shared);
             let mut lanes = shared.inbox.lock();
             if self.flights.is_empty() || lanes.left || left.is_zero() || self.port.is_failing() {

@@ -13,10 +13,11 @@ use super::completion;
 use super::json::{Object, shown};
 use super::metrics::GatewayCounters;
 use super::problem::{Fault, Invalid};
+use super::segment::Segment;
 use super::state::{Gateway, PoolFace};
 use crate::engine::{Admitted, Decision, ExternalId, Fate, Refused};
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::request::Parts;
 use http::{Request, StatusCode};
@@ -89,7 +90,7 @@ pub async fn decide(pool: &PoolFace, arrival: Arrival) -> Result<Decided, Fault>
 }
 
 /// `DELETE /v1/admissions/{id}`: the caller gives it up, queued or running.
-pub async fn cancel(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, Fault> {
+pub async fn cancel(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) -> Result<Response, Fault> {
     let (pool, request) = find(&gateway, &id)?;
     let fate = pool.handle.cancel(request, Cause::ClientDisconnect).await;
     answer::fate(&id, "cancelled", fate)
@@ -98,7 +99,7 @@ pub async fn cancel(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>)
 /// `POST /v1/admissions/{id}/complete`
 pub async fn complete(
     State(gateway): State<Arc<Gateway>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request<Body>,
 ) -> Response {
     let (parts, body) = request.into_parts();
@@ -116,7 +117,7 @@ pub async fn complete(
 }
 
 /// `POST /v1/admissions/{id}/renew`
-pub async fn renew(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) -> Result<Response, Fault> {
+pub async fn renew(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) -> Result<Response, Fault> {
     let (pool, request) = find(&gateway, &id)?;
     match pool.handle.renew(request).await {
         // A lease that has ended cannot be kept, and its holder must hear so.
@@ -128,7 +129,7 @@ pub async fn renew(State(gateway): State<Arc<Gateway>>, Path(id): Path<String>) 
 /// `GET /v1/admissions/{id}`, with `?wait=10s` held until its lease ends or the time is over.
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    Path(id): Path<String>,
+    Segment(id): Segment,
     request: Request<Body>,
 ) -> Result<Response, Fault> {
     let (pool, number) = find(&gateway, &id)?;

@@ -7,9 +7,10 @@
 use super::history::{History, Steps};
 use super::problem::{Fault, Invalid};
 use super::query;
+use super::segment::Segment;
 use super::state::Gateway;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -57,7 +58,7 @@ fn span(query: Option<&str>) -> Result<Span, Invalid> {
 /// The handler.
 pub async fn read(
     State(gateway): State<Arc<Gateway>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     request: Request<Body>,
 ) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;

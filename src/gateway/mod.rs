@@ -28,6 +28,7 @@ mod push;
 mod query;
 mod router;
 mod scalar;
+mod segment;
 mod server;
 mod service;
 mod socket;

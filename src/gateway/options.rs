@@ -11,7 +11,7 @@ pub struct Options {
     pub body_time_max: Duration,
     /// Size of a request line with its headers, in bytes, at least 8192 (default 64 KiB).
     pub head_bytes_max: usize,
-    /// Headers of a request (default 128).
+    /// Headers of a request (default 100).
     pub headers_max: usize,
     /// Time for the headers of a request to come (default 10 s).
     pub head_time_max: Duration,
@@ -54,7 +54,7 @@ impl Default for Options {
             body_bytes_max: 1 << 20,
             body_time_max: Duration::from_secs(30),
             head_bytes_max: 64 << 10,
-            headers_max: 128,
+            headers_max: 100,
             head_time_max: Duration::from_secs(10),
             connections_max: 16_384,
             write_stall_max: Duration::from_secs(30),

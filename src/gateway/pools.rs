@@ -6,10 +6,11 @@ use super::body;
 use super::json::Object;
 use super::problem::{Fault, Invalid};
 use super::push;
+use super::segment::Segment;
 use super::state::{Gateway, PoolFace};
 use crate::observer::{EndpointStatus, Push, View};
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn see(state: &weir_kernel::State) -> Seen {
 }
 
 /// `GET /v1/pools/{pool}`
-pub async fn show(State(gateway): State<Arc<Gateway>>, Path(name): Path<String>) -> Result<Response, Fault> {
+pub async fn show(State(gateway): State<Arc<Gateway>>, Segment(name): Segment) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;
     let seen = pool.handle.peek(see).await.map_err(answer::unavailable)?;
     let status = pool.handle.status();
@@ -158,7 +159,7 @@ pub fn held_by(hold: Hold) -> String {
 /// `PUT /v1/pools/{pool}/endpoints`
 pub async fn push(
     State(gateway): State<Arc<Gateway>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
     request: Request<Body>,
 ) -> Result<Response, Fault> {
     let done = async {
@@ -185,7 +186,7 @@ fn take(pool: &PoolFace, push: Push) -> Result<(), Fault> {
 /// `GET /v1/pools/{pool}/endpoints`
 pub async fn endpoints(
     State(gateway): State<Arc<Gateway>>,
-    Path(name): Path<String>,
+    Segment(name): Segment,
 ) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;
     Ok(answer::json(StatusCode::OK, render(&name, &pool.observer.view())))

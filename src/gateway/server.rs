@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,6 +30,9 @@ use tower::Service;
 
 /// Connections beyond the limit, for one request each that is not held; any more are closed unanswered.
 const BEYOND_MAX: usize = 256;
+
+/// hyper's own limit of headers, up to which it needs no memory of its own for them.
+const HEADERS_INLINE: usize = 100;
 
 /// How long the accept loop rests when the system has no descriptor left.
 const ACCEPT_REST: Duration = Duration::from_millis(20);
@@ -114,13 +118,15 @@ async fn connection(
             Ok::<_, Infallible>(busy.until(response))
         }
     });
-    let connection = http1::Builder::new()
+    let mut builder = http1::Builder::new();
+    builder
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_time_max)
-        .max_buf_size(options.head_bytes_max.max(8_192))
-        .max_headers(options.headers_max)
-        .serve_connection(TokioIo::new(socket), service);
-    let mut connection = std::pin::pin!(connection);
+        .max_buf_size(options.head_bytes_max.max(8_192));
+    if options.headers_max != HEADERS_INLINE {
+        builder.max_headers(options.headers_max);
+    }
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), service));
     let patience = options.write_stall_max;
     // A connection that fails has nobody left to tell.
     tokio::select! {

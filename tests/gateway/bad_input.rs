@@ -204,6 +204,8 @@ async fn ids_pools_and_queries_are_refused_by_name() {
         ("GET", "/v1/admissions/default-999999", 404, "id"),
         ("GET", "/v1/admissions/default-1?wait=2m", 400, "wait"),
         ("GET", "/v1/admissions/default-1?wiat=2s", 400, "query"),
+        ("DELETE", "/v1/admissions/%ff", 400, "path"),
+        ("GET", "/v1/pools/%00", 404, "pool"),
         ("GET", "/v1/pools/nowhere", 404, "pool"),
         ("GET", "/v1/pools/nowhere/log", 404, "pool"),
         ("GET", "/v1/pools/default/log?from=-1", 400, "from"),

@@ -140,8 +140,7 @@ impl Served {
         steps.map(|step| weir_log::describe::step_json(&step.unwrap()).unwrap()).collect()
     }
 
-    fn outcomes(&self) -> Vec<String> {
-        let log = self.log();
+    fn outcomes(log: &[Value]) -> Vec<String> {
         let events = log.iter().flat_map(|step| step["events"].as_array().unwrap().clone());
         events
             .filter_map(|event| {
@@ -194,8 +193,9 @@ async fn c016_c146_without_a_drain_all_end_at_once() {
     }
     assert!(began.elapsed() < Duration::from_secs(5));
     assert_eq!(served.ended(), Some(0));
-    assert_eq!(served.outcomes(), vec!["EvictedOther ShuttingDown"; 50]);
-    assert!(served.log().last().unwrap()["input"] == "Stopped");
+    let log = served.log();
+    assert_eq!(Served::outcomes(&log), vec!["EvictedOther ShuttingDown"; 50]);
+    assert_eq!(log.last().unwrap()["input"], "Stopped");
 }
 
 /// Not ready at once, alive to the end; new requests are refused with the reason, queued ones are still served.
@@ -217,7 +217,7 @@ async fn c144_queued_requests_are_served_while_draining() {
         reply.await.unwrap().admitted();
     }
     assert_eq!(served.ended(), Some(0));
-    assert!(served.outcomes().iter().all(|outcome| outcome == "RejectedOther ShuttingDown"));
+    assert!(Served::outcomes(&served.log()).iter().all(|outcome| outcome == "RejectedOther ShuttingDown"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

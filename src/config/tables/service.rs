@@ -147,7 +147,7 @@ static GATEWAY: Table = Table {
             "64Ki",
             "The largest head of a call: its request line and headers.",
         ),
-        Setting::new("maxHeaders", Kind::Count { min: 16, max: 1_024 }, "128", "The most headers of a call."),
+        Setting::new("maxHeaders", Kind::Count { min: 16, max: 1_024 }, "100", "The most headers of a call."),
         Setting::new(
             "headTimeout",
             Kind::Duration { min: Micros(1) },
