@@ -145,6 +145,7 @@ pub fn held_by(hold: Hold) -> String {
     match hold {
         Hold::Regime(regime) => format!("regime {regime}"),
         Hold::Recovery => "recovery after a restart".to_owned(),
+        Hold::Paused => "paused by an operator".to_owned(),
         Hold::Band { stale, endpoints, .. } if stale == endpoints && endpoints > 0 => {
             format!("metrics stale {stale}/{endpoints}")
         }

@@ -1,14 +1,14 @@
 //! A request arrives: repeated, refused or queued.
 //!
-//! Not here: whether it may run at once (`dispatch.rs`, in the same step).
+//! Not here: what refuses it (`refusals.rs`), whether it may run at once (`dispatch.rs`, in the same step).
 
 use crate::clocks::Budgets;
 use crate::queues::{Flow, Queued, Ready, make_ready};
+use crate::refusals::{self, Facts, Refusal, Verdict};
 use crate::turn::Turn;
 use crate::{
-    Arrival, BandOrigin, BandSettings, BudgetSource, Cause, Enqueued, Event, Face, FlowId, Input, Limit,
-    LimitKind, Micros, OrderKey, Outcome, Policy, Ratio, Reason, Regime, Rejected, RequestId, State,
-    ordering,
+    Arrival, BandOrigin, BandSettings, BudgetSource, Enqueued, Event, Face, FlowId, Input, Micros, OrderKey,
+    Outcome, Policy, Reason, Rejected, RequestId, State, ordering,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -41,12 +41,12 @@ pub(crate) fn budgets(
 }
 
 /// Who it is and where it would wait.
-struct Identity {
-    priority: i32,
-    objective_unknown: bool,
+pub(crate) struct Identity {
+    pub(crate) priority: i32,
+    pub(crate) objective_unknown: bool,
 }
 
-fn identify(state: &State, arrival: &Arrival) -> Identity {
+pub(crate) fn identify(state: &State, arrival: &Arrival) -> Identity {
     let known = arrival.objective.as_ref().map(|name| state.objectives.get(name).copied());
     Identity {
         priority: arrival.priority.or(known.flatten()).unwrap_or(0),
@@ -59,44 +59,16 @@ pub(crate) fn arrived(turn: &mut Turn<'_>, arrival: &Arrival) {
     if repeated(turn, arrival, &who) {
         return;
     }
-    let refuse =
-        |outcome, reason, cause, limit, retry_after| Refusal { outcome, reason, cause, limit, retry_after };
-    if turn.state.draining_until.is_some() || turn.state.stopped {
-        let cause = Some(Cause::ShuttingDown);
-        return reject(turn, &who, refuse(Outcome::RejectedOther, Reason::ShuttingDown, cause, None, None));
+    let facts = Facts::of(arrival, who.priority);
+    let mut verdict = refusals::verdict(turn.state, &facts);
+    if verdict == Verdict::NoBand {
+        provision(turn, who.priority);
+        verdict = refusals::verdict(turn.state, &facts);
     }
-    if arrival.deadline.is_some_and(|deadline| deadline <= turn.now()) {
-        let cause = Some(Cause::ClientDeadline);
-        return reject(
-            turn,
-            &who,
-            refuse(Outcome::RejectedOther, Reason::ContextCancelled, cause, None, None),
-        );
+    match verdict {
+        Verdict::Refused(refusal) => reject(turn, &who, refusal),
+        Verdict::NoBand | Verdict::Queued => enqueue(turn, arrival, &who),
     }
-    if !turn.state.policy.flow_control && who.priority < 0 && saturated_without_queue(turn.state) {
-        return reject(turn, &who, refuse(Outcome::RejectedCapacity, Reason::Saturated, None, None, None));
-    }
-    if !turn.state.bands.contains_key(&who.priority) && !provision(turn, who.priority) {
-        return reject(turn, &who, refuse(Outcome::RejectedCapacity, Reason::BandLimit, None, None, None));
-    }
-    if turn.state.policy.flow_control && is_spent(turn.state, arrival, who.priority) {
-        let reason = match capacity_outcome(turn.state) {
-            (_, Reason::Saturated) => Reason::TtlExpired,
-            (_, reason) => reason,
-        };
-        return reject(turn, &who, refuse(Outcome::RejectedOther, reason, None, None, None));
-    }
-    if turn.state.policy.flow_control
-        && let Some(limit) = over_limit(turn.state, who.priority, arrival.bytes)
-    {
-        let (outcome, reason) = capacity_outcome(turn.state);
-        let retry_after = match reason {
-            Reason::Saturated => turn.state.bands.get(&who.priority).and_then(|b| b.retry_after(turn.now())),
-            _other => None,
-        };
-        return reject(turn, &who, refuse(outcome, reason, None, Some(limit), retry_after));
-    }
-    enqueue(turn, arrival, &who);
 }
 
 /// The same idempotency key came before: this call shares that one's fate, or is a mistake.
@@ -109,7 +81,6 @@ fn repeated(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) -> bool {
             reason: Reason::IdempotencyMismatch,
             cause: None,
             limit: None,
-            retry_after: None,
         };
         reject(turn, who, refusal);
         return true;
@@ -120,16 +91,9 @@ fn repeated(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) -> bool {
     true
 }
 
-struct Refusal {
-    outcome: Outcome,
-    reason: Reason,
-    cause: Option<Cause>,
-    limit: Option<Limit>,
-    retry_after: Option<u8>,
-}
-
 fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
-    let Refusal { outcome, reason, cause, limit, retry_after } = refusal;
+    let retry_after = refusals::retry_after(turn.state, &refusal, who.priority, 0);
+    let Refusal { outcome, reason, cause, limit } = refusal;
     let event = Event::Rejected(Rejected {
         outcome,
         reason,
@@ -144,62 +108,9 @@ fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
     turn.emit_decision(event);
 }
 
-/// With flow control off there is no queue: the gauge alone decides on sheddable requests (contract.md row 32).
-fn saturated_without_queue(state: &State) -> bool {
-    state.saturation().1 >= Ratio::ONE
-}
-
-fn provision(turn: &mut Turn<'_>, priority: i32) -> bool {
-    // Every band that is not provisioned is ranked.
-    let provisioned = turn.state.bands.len() - turn.state.ranked.len();
-    if provisioned >= usize::try_from(turn.state.policy.max_dynamic_bands).unwrap_or(usize::MAX) {
-        return false;
-    }
+fn provision(turn: &mut Turn<'_>, priority: i32) {
     let settings = Box::new(turn.state.policy.template_for(priority).clone());
     turn.emit(Event::BandOpened { priority, origin: BandOrigin::Provisioned, settings });
-    true
-}
-
-/// Did its budget end on the way here, between the face that received it and this step? Only time within the regime
-/// in force is charged, so never too much; a receive time of zero is none.
-fn is_spent(state: &State, arrival: &Arrival, priority: i32) -> bool {
-    let Some(band) = state.bands.get(&priority) else { return false };
-    let (_, _, shorter) = budgets(&state.policy, &band.settings, arrival.ttl);
-    let header = shorter.map(|ttl| state.classes.header_class(ttl));
-    let (budgets, _, _) = budgets(&state.policy, &band.settings, header);
-    let budget = match state.clocks.regime {
-        Regime::Unknown => Micros::ZERO,
-        Regime::HasEndpoints => budgets.saturation,
-        Regime::NoEndpoints | Regime::NoFreshMetrics => budgets.no_endpoint,
-    };
-    let spent = state.now.since(arrival.received_at.max(state.clocks.since));
-    !budget.is_zero() && !arrival.received_at.is_zero() && spent >= budget
-}
-
-/// The first limit that one more request of this size would pass, in the order of seed-system.md 6.3.
-fn over_limit(state: &State, priority: i32, bytes: u64) -> Option<Limit> {
-    let band = state.bands.get(&priority)?;
-    let requests = state.queued.len() as u64;
-    [
-        (LimitKind::GlobalBytes, state.queued_bytes, bytes, state.policy.max_bytes),
-        (LimitKind::GlobalRequests, requests, 1, state.policy.max_requests),
-        (LimitKind::BandBytes, band.bytes, bytes, band.settings.max_bytes),
-        (LimitKind::BandRequests, band.requests, 1, band.settings.max_requests),
-    ]
-    .into_iter()
-    .find(|(_, held, more, limit)| *limit > 0 && held.saturating_add(*more) > *limit)
-    .map(|(which, held, _, limit)| Limit { which, held, limit })
-}
-
-/// How a refusal for lack of queue room is counted: by whether anything could serve at all.
-fn capacity_outcome(state: &State) -> (Outcome, Reason) {
-    match state.clocks.regime {
-        Regime::Unknown => (Outcome::RejectedNoEndpoints, Reason::NotReady),
-        Regime::NoEndpoints => (Outcome::RejectedNoEndpoints, Reason::NoEndpoints),
-        Regime::NoFreshMetrics => (Outcome::RejectedNoEndpoints, Reason::NoFreshMetrics),
-        Regime::HasEndpoints if state.is_blind() => (Outcome::RejectedNoEndpoints, Reason::NoFreshMetrics),
-        Regime::HasEndpoints => (Outcome::RejectedCapacity, Reason::Saturated),
-    }
 }
 
 fn enqueue(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) {

@@ -130,6 +130,7 @@ impl State {
                 "held by a band that is not the highest with work",
                 self.active.last() == Some(&priority),
             ),
+            Some(Hold::Paused) => holds(4, "held by a pause that is not in force", self.paused.is_some()),
             Some(Hold::Recovery) | None => Ok(()),
         }
     }
@@ -168,6 +169,9 @@ impl State {
         equal(0, "tickets", self.tickets.len() as u64, count(&|q| q.face == Face::Ticket))?;
         equal(0, "resumable", self.resumable.len() as u64, count(&|q| q.resumable_until.is_some()))?;
         equal(0, "doomed", self.doomed_queued.len() as u64, count(&|q| q.doomed))?;
+        let purged = self.purging.iter().filter(|id| self.queued.contains_key(id)).count() as u64;
+        equal(0, "purged", self.purging.len() as u64, purged)?;
+        holds(4, "work waits in a paused pool, and nothing says so", !self.is_held_in_vain())?;
         let idle = self.flows.values().filter(|f| f.idle_since.is_some()).count() as u64;
         equal(0, "idle flows", self.idle_flows.len() as u64, idle)?;
         let collectable = self.bands.values().filter(|b| b.is_collectable()).count() as u64;
@@ -179,6 +183,10 @@ impl State {
         let idle = self.programs.values().filter(|p| p.idle_since.is_some()).count() as u64;
         equal(0, "idle programs", self.idle_programs.len() as u64, idle)?;
         holds(3, "held although nothing can be dispatched", self.hold.is_none() || !self.active.is_empty())
+    }
+
+    fn is_held_in_vain(&self) -> bool {
+        self.paused.is_some() && !self.active.is_empty() && self.hold != Some(Hold::Paused)
     }
 
     /// The kept gauge is the one computed afresh.

@@ -19,6 +19,9 @@ const MOST_OUTPUT: u64 = 1 << 40;
 const TICK: Micros = Micros::from_millis(1);
 
 pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
+    if turn.state.paused.is_some() && !turn.state.active.is_empty() {
+        return held_by(turn, Hold::Paused);
+    }
     if is_still_held(turn) {
         return;
     }
@@ -43,6 +46,7 @@ pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
     let outdated = match turn.state.hold {
         Some(Hold::Band { priority, .. }) => turn.state.active.last() != Some(&priority),
         Some(Hold::Regime(_) | Hold::Recovery) => turn.state.active.is_empty(),
+        Some(Hold::Paused) => true,
         None => false,
     };
     if outdated {
@@ -56,7 +60,7 @@ fn is_still_held(turn: &Turn<'_>) -> bool {
     let state = &*turn.state;
     let first = match state.hold {
         Some(Hold::Band { priority, .. }) => state.active.last() == Some(&priority),
-        Some(Hold::Regime(_) | Hold::Recovery) | None => false,
+        Some(Hold::Regime(_) | Hold::Recovery | Hold::Paused) | None => false,
     };
     first
         && turn.decided == 0
@@ -185,6 +189,9 @@ impl State {
     /// When dispatching must be tried again although nothing comes in.
     pub(crate) fn dispatch_deadline(&self) -> Option<Micros> {
         let top = *self.active.last()?;
+        if self.paused.is_some() {
+            return None;
+        }
         let soonest = if is_paced(self) { (self.last_dispatch + PACE).max(self.now) } else { self.now };
         if !self.policy.flow_control {
             return Some(soonest);
@@ -266,6 +273,7 @@ pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<Box<Queu
         state.resumable.remove(&(until, id));
     }
     state.doomed_queued.remove(&id);
+    state.purging.remove(&id);
     state.classes.remove(queued.class(), id, &state.clocks);
     if let Some(band) = state.bands.get_mut(&queued.priority) {
         band.requests = band.requests.saturating_sub(1);

@@ -3,8 +3,8 @@
 use crate::input::{RequestId, Slot};
 use crate::policy::{self, BandSettings};
 use crate::restated::{
-    RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedProgram,
-    RestatedQueued,
+    RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause,
+    RestatedProgram, RestatedQueued,
 };
 use crate::{Cause, LeaseEnd, Micros, Outcome, Policy, Ratio, Reason};
 use alloc::boxed::Box;
@@ -155,6 +155,19 @@ pub enum Event {
     RestatedKey(Box<RestatedKey>),
     /// Snapshot: a program of least-attained-service fairness.
     RestatedProgram(Box<RestatedProgram>),
+
+    /// The pool is paused: nothing is dispatched.
+    Paused,
+    /// The pause is over.
+    Resumed,
+    /// So many queued requests are to be removed, in this step and those right after it.
+    PurgeBegun { requests: u64 },
+    /// All arrivals of the input are refused without having been queued.
+    RejectedMany(RejectedMany),
+    /// Snapshot: the pause in force.
+    RestatedPause(Box<RestatedPause>),
+    /// Snapshot: a queued request that a purge has still to remove.
+    RestatedPurge { request: RequestId },
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.
@@ -230,6 +243,25 @@ pub struct Rejected {
     pub cause: Option<Cause>,
     /// Whole seconds for `Retry-After`, 1 to 30, where a figure can be given honestly.
     pub retry_after: Option<u8>,
+    /// The raw gauge.
+    pub saturation: Ratio,
+}
+
+/// Arrivals that are refused together; how many, and of which band, is in the input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RejectedMany {
+    /// How each is counted.
+    pub outcome: Outcome,
+    /// What each caller hears.
+    pub reason: Reason,
+    /// The regime that decided.
+    pub regime: Regime,
+    /// The limit that refused the smallest.
+    pub limit: Option<Limit>,
+    /// A cause, where it was not a limit.
+    pub cause: Option<Cause>,
+    /// `Retry-After` of the first and of the last of them; those between lie between.
+    pub retry_after: [Option<u8>; 2],
     /// The raw gauge.
     pub saturation: Ratio,
 }
@@ -356,6 +388,8 @@ pub enum Hold {
     },
     /// Recovery after a restart is still under way.
     Recovery,
+    /// An operator paused the pool.
+    Paused,
 }
 
 /// A lease ended.
@@ -395,4 +429,8 @@ pub enum Ignored {
     UnknownSlot,
     /// Nothing differs.
     NoChange,
+    /// The request runs already, so that it cannot be removed from the queue.
+    NotQueued,
+    /// The flow has nothing queued.
+    EmptyFlow,
 }

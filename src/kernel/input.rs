@@ -55,6 +55,10 @@ pub enum Input {
     Stopped,
     /// The log could not be written for a while; this many arrivals were refused outside the kernel.
     LogResumed { since: Micros, refused: u64 },
+    /// An operator's hand on the pool.
+    Admin(Admin),
+    /// More arrivals at this instant than are worth a step each, all refused alike.
+    ArrivedMany(ArrivedMany),
 }
 
 /// A run begins.
@@ -303,6 +307,58 @@ pub struct PolicyChange {
     pub policy: Box<Policy>,
     /// SHA-256 of the canonical JSON.
     pub digest: [u8; 32],
+}
+
+/// What an operator does by hand, who that is, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admin {
+    /// What.
+    pub action: AdminAction,
+    /// Who: the name of the token, or what the operator said; at most 256 bytes.
+    pub by: String,
+    /// The operator's reason; at most 256 bytes.
+    pub why: String,
+}
+
+/// What can be done by hand. Numbers are on disk: append, never renumber.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdminAction {
+    /// Nothing is dispatched until it is resumed; requests are queued and expire as before.
+    Pause,
+    /// The end of a pause.
+    Resume,
+    /// A queued request is removed.
+    Purge { request: RequestId },
+    /// All that a flow has queued at this instant is removed.
+    PurgeFlow { fairness_id: String, priority: i32 },
+    /// As [`Input::Stopping`].
+    Drain { until: Micros },
+}
+
+/// Arrivals that are decided together. What the kernel needs to refuse them is that of the one that is hardest to
+/// refuse; everything else about them is not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrivedMany {
+    /// Their band.
+    pub priority: i32,
+    /// How many.
+    pub count: u64,
+    /// How many of them named an objective that is not in the table.
+    pub objective_unknown: u64,
+    /// How many of them had a budget header that could not be read.
+    pub ttl_unreadable: u64,
+    /// The smallest size.
+    pub bytes: u64,
+    /// The longest own budget; none if one of them had none.
+    pub ttl: Option<Micros>,
+    /// The latest deadline; none if one of them had none.
+    pub deadline: Option<Micros>,
+    /// When a face saw the first of them.
+    pub since: Micros,
+    /// When a face saw the last of them.
+    pub received_at: Micros,
+    /// How long they took from their face to this step, added up.
+    pub took: Micros,
 }
 
 /// Objectives that came, changed or went.

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod admin;
 mod arrival;
 mod bands;
 pub mod ceilings;
@@ -31,6 +32,7 @@ mod policy;
 mod pool;
 mod queues;
 mod ratio;
+mod refusals;
 mod restate;
 mod restated;
 pub mod saturation;
@@ -49,10 +51,11 @@ pub use input::*;
 pub use outcome::*;
 pub use policy::*;
 pub use ratio::Ratio;
+pub use refusals::Foreseen;
 pub use restate::RestateError;
 pub use restated::*;
 pub use state::{Counters, State};
 pub use step::{DECISIONS_PER_STEP, KERNEL_BEHAVIOUR, Step};
 pub use time::Micros;
-pub use turn::{fold, step};
-pub use view::{BandView, EndpointView, LeaseView, QueuedView};
+pub use turn::{decide, fold, step};
+pub use view::{BandView, EndpointView, LeaseView, PauseView, QueuedView};

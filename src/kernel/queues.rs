@@ -150,9 +150,9 @@ impl Band {
         }
     }
 
-    /// `Retry-After` for the next refusal: ceil(k / drain rate), whole seconds, at most 30; `None` below one second
-    /// or with no rate known (contract.md row 17).
-    pub(crate) fn retry_after(&self, now: Micros) -> Option<u8> {
+    /// `Retry-After` for the next refusal after `ahead` others that are not counted yet: ceil(k / drain rate), whole
+    /// seconds, at most 30; `None` below one second or with no rate known (contract.md row 17).
+    pub(crate) fn retry_after(&self, now: Micros, ahead: u64) -> Option<u8> {
         let from = now.since(Micros::from_secs(DRAIN_WINDOW_SECONDS));
         let count: u128 =
             self.drained.iter().filter(|(s, _)| *s >= from.0 / 1_000_000).map(|(_, n)| u128::from(*n)).sum();
@@ -161,7 +161,7 @@ impl Band {
         if count == 0 {
             return None;
         }
-        let k = u128::from(self.refusals) + 1;
+        let k = u128::from(self.refusals) + u128::from(ahead) + 1;
         let (spent, rate) = (k * window, count * 1_000_000);
         (spent >= rate).then(|| u8::try_from(spent.div_ceil(rate).min(30)).unwrap_or(30))
     }
@@ -283,7 +283,7 @@ mod tests {
             (&[][..], 0, None),
             (&[(60, 500)][..], 0, None),
         ] {
-            assert_eq!(band(drained, refusals).retry_after(now), want, "{drained:?} after {refusals}");
+            assert_eq!(band(drained, refusals).retry_after(now, 0), want, "{drained:?} after {refusals}");
         }
     }
 }

@@ -7,10 +7,11 @@ use crate::endpoints::{Endpoint, Ledger, Totals};
 use crate::leases::{self, Lease};
 use crate::queues::{Band, Queued, Ready};
 use crate::saturation::Sample;
-use crate::state::{Counters, Program};
+use crate::state::{Counters, Paused, Program};
 use crate::{
     Event, Input, LeaseEnd, Micros, Outcome, Ratio, RequestId, RestatedBand, RestatedCore, RestatedEndpoint,
-    RestatedFlow, RestatedKey, RestatedLease, RestatedProgram, RestatedQueued, State, arrival, bands, turn,
+    RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram, RestatedQueued, State, arrival,
+    bands, turn,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -82,6 +83,11 @@ impl State {
         out.extend(self.keys.iter().map(|(key, entry)| {
             Event::RestatedKey(Box::new(RestatedKey { key, request: entry.request, answer: entry.answer }))
         }));
+        if let Some(pause) = &self.paused {
+            let Paused { since, by, why } = (**pause).clone();
+            out.push(Event::RestatedPause(Box::new(RestatedPause { since, by, why })));
+        }
+        out.extend(self.purging.iter().map(|request| Event::RestatedPurge { request: *request }));
         out
     }
 
@@ -242,6 +248,8 @@ fn is_restated(event: &Event) -> bool {
             | Event::RestatedLease(_)
             | Event::RestatedKey(_)
             | Event::RestatedProgram(_)
+            | Event::RestatedPause(_)
+            | Event::RestatedPurge { .. }
     )
 }
 
@@ -271,6 +279,13 @@ pub(crate) fn apply(state: &mut State, event: &Event) {
         Event::RestatedQueued(queued) => read_queued(state, queued),
         Event::RestatedLease(lease) => read_lease(state, lease),
         Event::RestatedKey(key) => state.keys.remember(key.key, key.request, key.answer),
+        Event::RestatedPause(pause) => {
+            let RestatedPause { since, by, why } = (**pause).clone();
+            state.paused = Some(Box::new(Paused { since, by, why }));
+        }
+        Event::RestatedPurge { request } => {
+            state.purging.insert(*request);
+        }
         _other => {}
     }
 }

@@ -183,6 +183,17 @@ pub struct RestatedLease {
     pub key: Option<Idempotency>,
 }
 
+/// The pause in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedPause {
+    /// Since when.
+    pub since: Micros,
+    /// Who paused it.
+    pub by: String,
+    /// Why.
+    pub why: String,
+}
+
 /// A remembered idempotency key and what became of its request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestatedKey {

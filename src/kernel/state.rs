@@ -65,7 +65,18 @@ pub struct State {
     pub(crate) last_dispatch: Micros,
     pub(crate) draining_until: Option<Micros>,
     pub(crate) stopped: bool,
+    pub(crate) paused: Option<Box<Paused>>,
+    /// Queued requests that a purge has still to remove.
+    pub(crate) purging: BTreeSet<RequestId>,
     pub(crate) counters: Counters,
+}
+
+/// A pause, and whose.
+#[derive(Clone, Debug)]
+pub(crate) struct Paused {
+    pub(crate) since: Micros,
+    pub(crate) by: String,
+    pub(crate) why: String,
 }
 
 /// A fairness id as least-attained-service fairness sees it, over all bands.
@@ -137,6 +148,8 @@ impl State {
             last_dispatch: Micros::ZERO,
             draining_until: None,
             stopped: false,
+            paused: None,
+            purging: BTreeSet::new(),
             counters: Counters::default(),
         }
     }
@@ -150,7 +163,10 @@ impl State {
 
     /// Work is due at once, because a step decides a bounded number of requests.
     pub(crate) fn has_backlog(&self) -> bool {
-        !self.doomed_queued.is_empty() || !self.doomed_leases.is_empty() || (self.recovering && self.seq > 0)
+        !self.doomed_queued.is_empty()
+            || !self.doomed_leases.is_empty()
+            || !self.purging.is_empty()
+            || (self.recovering && self.seq > 0)
     }
 
     /// When the next step must come at the latest, if nothing else comes before; at or before `now` means at once.

@@ -1,8 +1,8 @@
 //! One step: decide, and apply what is decided as it is decided.
 
 use crate::{
-    DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, arrival, bands, dispatch, expiry, leases,
-    lifecycle, pool,
+    DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, admin, arrival, bands, dispatch, expiry,
+    leases, lifecycle, pool, refusals,
 };
 use alloc::vec::Vec;
 
@@ -46,13 +46,16 @@ impl Turn<'_> {
 ///
 /// An `at` before the last step's time counts as that time: a log never runs backwards.
 pub fn step(state: &mut State, at: Micros, input: Input) -> Step {
+    let events = decide(state, at, &input);
+    Step { seq: state.seq, at: state.now, input, events }
+}
+
+/// The same for a driver that wants to keep the input whatever happens: sequence and time are the state's own.
+pub fn decide(state: &mut State, at: Micros, input: &Input) -> Vec<Event> {
     state.begin(state.seq + 1, at);
-    let (seq, at) = (state.seq, state.now);
-    let mut turn =
-        Turn { state, input: &input, events: Vec::new(), decided: 0, ticked: false, behind: false };
-    decide(&mut turn);
-    let events = turn.events;
-    Step { seq, at, input, events }
+    let mut turn = Turn { state, input, events: Vec::new(), decided: 0, ticked: false, behind: false };
+    take(&mut turn);
+    turn.events
 }
 
 /// Applies a logged step without deciding anything: the same end state as the step that made it.
@@ -63,7 +66,7 @@ pub fn fold(state: &mut State, step: &Step) {
     }
 }
 
-fn decide(turn: &mut Turn<'_>) {
+fn take(turn: &mut Turn<'_>) {
     // A start comes before the time that passed while we were down can expire anything.
     if let Input::Started(_) = turn.input {
         lifecycle::started(turn);
@@ -83,11 +86,14 @@ fn decide(turn: &mut Turn<'_>) {
         Input::Stopping { drain_until } => lifecycle::stopping(turn, *drain_until),
         Input::Stopped => turn.emit(Event::StopNoted),
         Input::LogResumed { refused, .. } => turn.emit(Event::RefusalsNoted { refused: *refused }),
+        Input::Admin(order) => admin::ordered(turn, order),
+        Input::ArrivedMany(many) => refusals::arrived_many(turn, many),
     }
     if turn.behind || !matches!(turn.input, Input::Arrived(_) | Input::Ended(_)) {
         // Another regime or other budgets may have made something due at this very instant.
         time_passed(turn);
     }
+    admin::purge(turn);
     lifecycle::drain(turn);
     dispatch::until_blocked(turn);
     bands::collect(turn);
@@ -144,10 +150,19 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
             state.counters.refused_outside = state.counters.refused_outside.saturating_add(*refused);
         }
         Event::Ignored { what } => match what {
-            Ignored::UnknownRequest | Ignored::AlreadyEnded | Ignored::UnknownSlot | Ignored::NoChange => {}
+            Ignored::UnknownRequest
+            | Ignored::AlreadyEnded
+            | Ignored::UnknownSlot
+            | Ignored::NoChange
+            | Ignored::NotQueued
+            | Ignored::EmptyFlow => {}
         },
         Event::RecoveryEnded => state.recovering = false,
         Event::OrphansSettled { .. } => lifecycle::apply_orphans_settled(state),
+        Event::Paused => admin::apply_paused(state, input),
+        Event::Resumed => state.paused = None,
+        Event::PurgeBegun { .. } => admin::apply_purge(state, input),
+        Event::RejectedMany(e) => refusals::apply_rejected_many(state, input, e),
         Event::RestatedCore(_)
         | Event::RestatedPolicy { .. }
         | Event::RestatedObjective { .. }
@@ -157,6 +172,8 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         | Event::RestatedQueued(_)
         | Event::RestatedLease(_)
         | Event::RestatedKey(_)
-        | Event::RestatedProgram(_) => crate::restate::apply(state, event),
+        | Event::RestatedProgram(_)
+        | Event::RestatedPause(_)
+        | Event::RestatedPurge { .. } => crate::restate::apply(state, event),
     }
 }

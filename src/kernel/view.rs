@@ -76,6 +76,17 @@ pub struct LeaseView {
     pub lapses_at: Option<Micros>,
 }
 
+/// The pause in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseView<'a> {
+    /// Since when.
+    pub since: Micros,
+    /// Who paused it.
+    pub by: &'a str,
+    /// Why.
+    pub why: &'a str,
+}
+
 impl State {
     /// The last step.
     pub fn seq(&self) -> u64 {
@@ -135,6 +146,21 @@ impl State {
     /// New requests are refused because the service is stopping.
     pub fn is_draining(&self) -> bool {
         self.draining_until.is_some() || self.stopped
+    }
+
+    /// The pause in force, if an operator paused the pool.
+    pub fn paused(&self) -> Option<PauseView<'_>> {
+        self.paused.as_ref().map(|pause| PauseView { since: pause.since, by: &pause.by, why: &pause.why })
+    }
+
+    /// Queued requests that a purge has still to remove.
+    pub fn purging(&self) -> u64 {
+        self.purging.len() as u64
+    }
+
+    /// Since when new requests are refused until the service stops: when what is queued then ends.
+    pub fn draining_until(&self) -> Option<Micros> {
+        self.draining_until
     }
 
     /// The pool has been looked at since the last start.

@@ -4,8 +4,8 @@ use weir_kernel::{
     BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, Dispatched, Enqueued, Event, Evicted, Face,
     Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause, LeaseEnded, Limit,
     LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Regime, Rejected,
-    RequestId, RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease,
-    RestatedProgram, RestatedQueued, Role, Slot, SpentBudget, Whereabouts,
+    RejectedMany, RequestId, RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey,
+    RestatedLease, RestatedPause, RestatedProgram, RestatedQueued, Role, Slot, SpentBudget, Whereabouts,
 };
 
 pub fn all() -> Vec<Event> {
@@ -13,6 +13,7 @@ pub fn all() -> Vec<Event> {
     events.extend(requests());
     events.extend(the_rest());
     events.extend(restated());
+    events.extend(by_hand());
     events
 }
 
@@ -142,6 +143,29 @@ fn the_rest() -> Vec<Event> {
         Event::KeyForgotten { key: [9; 16] },
         Event::RecoveryEnded,
         Event::OrphansSettled { kept: 4, lost: 1 },
+    ]
+}
+
+fn by_hand() -> Vec<Event> {
+    vec![
+        Event::Paused,
+        Event::Resumed,
+        Event::PurgeBegun { requests: 150 },
+        Event::RejectedMany(RejectedMany {
+            outcome: Outcome::RejectedCapacity,
+            reason: Reason::Saturated,
+            regime: Regime::HasEndpoints,
+            limit: Some(Limit { which: LimitKind::GlobalRequests, held: 5_000, limit: 5_000 }),
+            cause: None,
+            retry_after: [None, Some(30)],
+            saturation: Ratio(1_000_001),
+        }),
+        Event::RestatedPause(Box::new(RestatedPause {
+            since: Micros(25),
+            by: "ops".to_owned(),
+            why: "a drill".to_owned(),
+        })),
+        Event::RestatedPurge { request: RequestId(50) },
     ]
 }
 

@@ -1,9 +1,9 @@
 //! A sample of each kind of input.
 
 use weir_kernel::{
-    Arrival, Cancelled, Cause, Ended, EndpointChange, Face, Idempotency, Input, Micros, ObjectivesChange,
-    Observation, Policy, PolicyChange, Pushed, Ratio, RequestId, Role, Slot, Started, Termination, Trace,
-    Usage,
+    Admin, AdminAction, Arrival, ArrivedMany, Cancelled, Cause, Ended, EndpointChange, Face, Idempotency,
+    Input, Micros, ObjectivesChange, Observation, Policy, PolicyChange, Pushed, Ratio, RequestId, Role, Slot,
+    Started, Termination, Trace, Usage,
 };
 
 pub fn all() -> Vec<Input> {
@@ -38,7 +38,28 @@ pub fn all() -> Vec<Input> {
         Input::Stopping { drain_until: Micros(1_790_000_030_000_000) },
         Input::Stopped,
         Input::LogResumed { since: Micros(1_790_000_000_500_000), refused: 1_000 },
+        by_hand(AdminAction::Pause),
+        by_hand(AdminAction::Resume),
+        by_hand(AdminAction::Purge { request: RequestId(300) }),
+        by_hand(AdminAction::PurgeFlow { fairness_id: "tenant-7".to_owned(), priority: -10 }),
+        by_hand(AdminAction::Drain { until: Micros(1_790_000_030_000_000) }),
+        Input::ArrivedMany(ArrivedMany {
+            priority: -10,
+            count: 70_000,
+            objective_unknown: 3,
+            ttl_unreadable: 2,
+            bytes: 512,
+            ttl: Some(Micros(15_000_000)),
+            deadline: Some(Micros(1_790_000_010_000_000)),
+            since: Micros(1_790_000_000_000_000),
+            received_at: Micros(1_790_000_000_000_050),
+            took: Micros(140_000),
+        }),
     ]
+}
+
+fn by_hand(action: AdminAction) -> Input {
+    Input::Admin(Admin { action, by: "ops".to_owned(), why: "a drill".to_owned() })
 }
 
 fn arrival() -> Arrival {

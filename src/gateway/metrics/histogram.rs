@@ -21,6 +21,14 @@ impl Histogram {
         self.sum_micros = self.sum_micros.saturating_add(micros);
     }
 
+    /// So many observations of which only the sum is known: each counts as their mean.
+    pub fn observe_many(&mut self, sum_micros: u64, count: u64) {
+        let mean = sum_micros.checked_div(count).unwrap_or(0);
+        let index = WAIT.partition_point(|bound| (bound * 1e6) < mean as f64);
+        self.counts[index] += count;
+        self.sum_micros = self.sum_micros.saturating_add(sum_micros);
+    }
+
     /// All observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

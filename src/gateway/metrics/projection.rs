@@ -7,7 +7,7 @@ use super::histogram::Histogram;
 use super::labels::{Labels, OTHER};
 use std::collections::{BTreeMap, HashMap};
 use weir_kernel::{
-    Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RequestId, RestatedFlow,
+    Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RejectedMany, RequestId, RestatedFlow,
     RestatedQueued, Step,
 };
 
@@ -114,6 +114,11 @@ impl Projection {
             Input::Arrived(arrival) => Some(arrival),
             _ => None,
         };
+        if let Input::ArrivedMany(many) = &step.input {
+            self.arrivals += many.count;
+            self.ttl_unreadable += many.ttl_unreadable;
+            self.objective_unknown += many.objective_unknown;
+        }
         if let Some(arrival) = arrival {
             self.arrivals += 1;
             self.ttl_unreadable += u64::from(arrival.ttl_unreadable);
@@ -145,6 +150,7 @@ impl Projection {
                 self.took(step, arrival, key, Some(rejected.outcome));
                 self.left(key, rejected.outcome, 0);
             }
+            Event::RejectedMany(rejected) => self.rejected_many(step, rejected),
             Event::Dispatched(dispatched) => {
                 let key = self.leave(dispatched.request);
                 let key = key.unwrap_or_else(|| self.direct(arrival, 0, shared));
@@ -164,6 +170,17 @@ impl Projection {
             // The rest moves none of these figures.
             _ => {}
         }
+    }
+
+    /// Refused together: their flows and models are not known, and each is taken to have been as fast as the mean.
+    fn rejected_many(&mut self, step: &Step, rejected: &RejectedMany) {
+        let Input::ArrivedMany(many) = &step.input else { return };
+        let (count, outcome) = (many.count, rejected.outcome);
+        *self.reasons.entry(rejected.reason).or_default() += count;
+        *self.outcomes.entry((outcome, many.priority)).or_default() += count;
+        let key = QueueKey { flow: OTHER, priority: many.priority, model: OTHER };
+        self.waits.entry((key, outcome)).or_default().observe_many(0, count);
+        self.enqueues.entry((key, Some(outcome))).or_default().observe_many(many.took.0, count);
     }
 
     fn enter(&mut self, request: RequestId, key: QueueKey, bytes: u64) {

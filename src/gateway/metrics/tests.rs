@@ -169,3 +169,42 @@ fn every_line_is_a_comment_or_a_sample() {
     assert!(text.contains("llm_d_epp_flow_control_queue_size{"));
     assert!(!text.contains("llm_d_epp_log") && !text.contains("llm_d_epp_gateway"));
 }
+
+/// Counted together or one by one, the sums are the same.
+#[test]
+fn c138_refusals_that_are_counted_together_are_all_counted() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    let rejected = RejectedMany {
+        outcome: Outcome::RejectedCapacity,
+        reason: Reason::Saturated,
+        regime: Regime::HasEndpoints,
+        limit: None,
+        cause: None,
+        retry_after: [None, None],
+        saturation: Ratio::ONE,
+    };
+    let many = ArrivedMany {
+        priority: -1,
+        count: 700,
+        objective_unknown: 3,
+        ttl_unreadable: 2,
+        took: Micros(700_000_000),
+        ..ArrivedMany::default()
+    };
+    let events = vec![Event::RejectedMany(rejected)];
+    metrics.apply("p", &[Step { seq: 1, at: Micros(5), input: Input::ArrivedMany(many), events }]);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
+    for (series, want) in [
+        ("weir_flow_control_arrivals_total{", 700.0),
+        ("weir_flow_control_requests_total{outcome=\"RejectedCapacity\",priority=\"-1\"", 700.0),
+        ("weir_flow_control_dropped_total{reason=\"rejected-saturated\"", 700.0),
+        ("weir_flow_control_objective_unknown_total{", 3.0),
+        ("weir_flow_control_ttl_unreadable_total{", 2.0),
+        ("weir_flow_control_request_queue_duration_seconds_count{", 700.0),
+        ("weir_flow_control_request_enqueue_duration_seconds_sum{", 700.0),
+    ] {
+        assert_eq!(sum(&text, series), want, "{series} in\n{text}");
+    }
+    assert_eq!(metrics.refusals("p")[&Reason::Saturated], 700);
+}

@@ -3,7 +3,7 @@
 use super::time::{show_span, show_time};
 use weir_kernel::{
     BandOrigin, BudgetKind, BudgetSource, Dispatched, Enqueued, Event, Evicted, Hold, Ignored, LeaseEndCause,
-    LeaseEnded, Rejected,
+    LeaseEnded, Rejected, RejectedMany,
 };
 
 /// The name of an event's kind.
@@ -53,6 +53,12 @@ pub const fn event_kind(event: &Event) -> &'static str {
         Event::RestatedLease(_) => "RestatedLease",
         Event::RestatedKey(_) => "RestatedKey",
         Event::RestatedProgram(_) => "RestatedProgram",
+        Event::Paused => "Paused",
+        Event::Resumed => "Resumed",
+        Event::PurgeBegun { .. } => "PurgeBegun",
+        Event::RejectedMany(_) => "RejectedMany",
+        Event::RestatedPause(_) => "RestatedPause",
+        Event::RestatedPurge { .. } => "RestatedPurge",
     }
 }
 
@@ -70,6 +76,8 @@ fn details(event: &Event) -> String {
         | Event::Viewed
         | Event::HoldLifted
         | Event::StopNoted
+        | Event::Paused
+        | Event::Resumed
         | Event::RecoveryEnded => String::new(),
         Event::StartNoted { queued, leases, resumable_until } => {
             format!("queued={queued} leases={leases} resumable_until={}", show_time(*resumable_until))
@@ -114,9 +122,13 @@ fn details(event: &Event) -> String {
             Ignored::AlreadyEnded => "already ended",
             Ignored::UnknownSlot => "unknown slot",
             Ignored::NoChange => "no change",
+            Ignored::NotQueued => "not queued",
+            Ignored::EmptyFlow => "empty flow",
         }
         .to_owned(),
         Event::KeyForgotten { key } => format!("key={}", hex(&key[..6])),
+        Event::PurgeBegun { requests } => format!("requests={requests}"),
+        Event::RejectedMany(e) => rejected_many(e),
         Event::OrphansSettled { kept, lost } => format!("kept={kept} lost={lost}"),
         Event::RestatedCore(_)
         | Event::RestatedPolicy { .. }
@@ -127,7 +139,9 @@ fn details(event: &Event) -> String {
         | Event::RestatedQueued(_)
         | Event::RestatedLease(_)
         | Event::RestatedKey(_)
-        | Event::RestatedProgram(_) => restated(event),
+        | Event::RestatedProgram(_)
+        | Event::RestatedPause(_)
+        | Event::RestatedPurge { .. } => restated(event),
     }
 }
 
@@ -168,6 +182,21 @@ fn rejected(e: &Rejected) -> String {
     }
     if let Some(seconds) = e.retry_after {
         text.push_str(&format!(" retry_after={seconds}s"));
+    }
+    text
+}
+
+fn rejected_many(e: &RejectedMany) -> String {
+    let mut text =
+        format!("{} {} regime={} saturation={}", e.outcome.word(), e.reason.word(), e.regime, e.saturation);
+    if let Some(limit) = &e.limit {
+        text.push_str(&format!(" limit={:?} held={} of {}", limit.which.word(), limit.held, limit.limit));
+    }
+    if let Some(cause) = e.cause {
+        text.push_str(&format!(" cause={}", cause.word()));
+    }
+    if let [first, Some(last)] = e.retry_after {
+        text.push_str(&format!(" retry_after={}s..{last}s", first.unwrap_or(0)));
     }
     text
 }
@@ -233,6 +262,7 @@ fn hold(by: &Hold) -> String {
             format!("priority={priority} saturation={saturation} ceiling={ceiling} stale={stale}/{endpoints}")
         }
         Hold::Recovery => "recovery".to_owned(),
+        Hold::Paused => "paused".to_owned(),
     }
 }
 

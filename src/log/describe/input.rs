@@ -1,7 +1,9 @@
 //! Inputs as text.
 
 use super::time::{show_span, show_time};
-use weir_kernel::{Arrival, EndpointChange, Input, Observation, Pushed, Termination};
+use weir_kernel::{
+    AdminAction, Arrival, ArrivedMany, EndpointChange, Input, Observation, Pushed, Termination,
+};
 
 /// The name of an input's kind.
 pub const fn input_kind(input: &Input) -> &'static str {
@@ -19,6 +21,8 @@ pub const fn input_kind(input: &Input) -> &'static str {
         Input::Stopping { .. } => "Stopping",
         Input::Stopped => "Stopped",
         Input::LogResumed { .. } => "LogResumed",
+        Input::Admin(_) => "Admin",
+        Input::ArrivedMany(_) => "ArrivedMany",
     }
 }
 
@@ -48,8 +52,42 @@ pub fn input_text(input: &Input) -> String {
             format!("set=[{}] removed={:?}", set.join(" "), change.removed)
         }
         Input::Stopping { drain_until } => format!("drain_until={}", show_time(*drain_until)),
+        Input::Admin(order) => {
+            format!("{} by={:?} why={:?}", admin_text(&order.action), order.by, order.why)
+        }
+        Input::ArrivedMany(many) => many_text(many),
         Input::LogResumed { since, refused } => format!("since={} refused={refused}", show_time(*since)),
     }
+}
+
+fn admin_text(action: &AdminAction) -> String {
+    match action {
+        AdminAction::Pause => "pause".to_owned(),
+        AdminAction::Resume => "resume".to_owned(),
+        AdminAction::Purge { request } => format!("purge request={request}"),
+        AdminAction::PurgeFlow { fairness_id, priority } => {
+            format!("purge fairness={fairness_id:?} priority={priority}")
+        }
+        AdminAction::Drain { until } => format!("drain until={}", show_time(*until)),
+    }
+}
+
+fn many_text(many: &ArrivedMany) -> String {
+    let mut text = format!(
+        "priority={} count={} bytes>={} since={}",
+        many.priority,
+        many.count,
+        many.bytes,
+        show_time(many.since)
+    );
+    for (name, count) in
+        [("objective_unknown", many.objective_unknown), ("ttl_unreadable", many.ttl_unreadable)]
+    {
+        if count > 0 {
+            text.push_str(&format!(" {name}={count}"));
+        }
+    }
+    text
 }
 
 fn arrival_text(arrival: &Arrival) -> String {

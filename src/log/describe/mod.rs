@@ -9,7 +9,7 @@ pub use input::{input_kind, input_text};
 pub use time::{parse_time, show_span, show_time};
 
 use serde_json::Value;
-use weir_kernel::{Event, Input, RequestId, Step};
+use weir_kernel::{AdminAction, Event, Input, RequestId, Step};
 
 /// One JSON object: `seq`, `at` (microseconds), `time` (the same for people), `input`, `events`.
 ///
@@ -28,7 +28,11 @@ pub fn step_json(step: &Step) -> Result<Value, serde_json::Error> {
 /// Does a step have to do with a request?
 pub fn concerns(step: &Step, request: RequestId) -> bool {
     let by_input = match &step.input {
-        Input::Arrived(_) => step.seq == request.0,
+        // Those that are counted together go by the number of their step.
+        Input::Arrived(_) | Input::ArrivedMany(_) => step.seq == request.0,
+        Input::Admin(order) => {
+            matches!(order.action, AdminAction::Purge { request: named } if named == request)
+        }
         Input::Cancelled(cancelled) => cancelled.request == request,
         Input::Ended(ended) => ended.request == request,
         Input::FirstByte { request: named } | Input::Renewed { request: named } => *named == request,
@@ -57,6 +61,7 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         Event::RestatedQueued(e) => Some(e.request),
         Event::RestatedLease(e) => Some(e.request),
         Event::RestatedKey(e) => Some(e.request),
+        Event::RestatedPurge { request } => Some(*request),
         Event::StartNoted { .. }
         | Event::PolicyAdopted
         | Event::ObjectivesAdopted
@@ -84,6 +89,11 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         | Event::KeyForgotten { .. }
         | Event::RecoveryEnded
         | Event::OrphansSettled { .. }
+        | Event::Paused
+        | Event::Resumed
+        | Event::PurgeBegun { .. }
+        | Event::RejectedMany(_)
+        | Event::RestatedPause(_)
         | Event::RestatedCore(_)
         | Event::RestatedPolicy { .. }
         | Event::RestatedObjective { .. }

@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admin;
 mod bands;
 mod budgets;
 mod capacity;
 mod credit;
+mod flood;
 mod leases;
 #[path = "../worlds/oracle/mod.rs"]
 mod oracle;

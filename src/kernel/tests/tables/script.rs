@@ -164,6 +164,8 @@ impl Script {
             "renew" => Input::Renewed { request: request(parts.word(1)) },
             "stop" => Input::Stopping { drain_until: at + span(parts.word(1)) },
             "stopped" => Input::Stopped,
+            "pause" | "resume" | "purge" | "purge-flow" | "drain" => parts.by_hand(at, request),
+            "flood" => parts.many(at),
             "refused" => Input::LogResumed { since: at, refused: parts.word(1).parse().unwrap() },
             "pool" => Input::Observed(parts.pool(&self.state, at)),
             "join" | "leave" | "sample" | "stale" | "see" => {

@@ -99,6 +99,34 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// `pause`, `resume`, `purge r1`, `purge-flow a 10`, `drain 30s`
+    pub fn by_hand(&self, at: Micros, request: impl Fn(&str) -> RequestId) -> Input {
+        let action = match self.head() {
+            "pause" => AdminAction::Pause,
+            "resume" => AdminAction::Resume,
+            "purge" => AdminAction::Purge { request: request(self.word(1)) },
+            "purge-flow" => {
+                let (fairness_id, priority) = (self.word(1).into(), self.word(2).parse().unwrap());
+                AdminAction::PurgeFlow { fairness_id, priority }
+            }
+            "drain" => AdminAction::Drain { until: at + span(self.word(1)) },
+            other => panic!("what is {other}?"),
+        };
+        Input::Admin(Admin { action, by: "ops".into(), why: "a drill".into() })
+    }
+
+    /// `flood 500 priority=10 bytes=7`
+    pub fn many(&self, at: Micros) -> Input {
+        Input::ArrivedMany(ArrivedMany {
+            priority: self.get("priority").map_or(0, |text| text.parse().unwrap()),
+            count: self.word(1).parse().unwrap(),
+            bytes: self.number("bytes").unwrap_or(0),
+            since: at,
+            received_at: at,
+            ..ArrivedMany::default()
+        })
+    }
+
     pub fn usage(&self) -> Option<Usage> {
         let (prompt, completion) = self.get("usage")?.split_once('+')?;
         Some(Usage { prompt: prompt.parse().unwrap(), completion: completion.parse().unwrap() })
@@ -190,6 +218,7 @@ fn hold_words(hold: Hold) -> String {
             format!("band {priority} {saturation}>={ceiling} stale {stale}/{endpoints}")
         }
         Hold::Recovery => "recovery".into(),
+        Hold::Paused => "paused".into(),
     }
 }
 
@@ -258,6 +287,16 @@ pub fn outcome_words(
             Some(format!("flow+{}/{priority}", state.flow_name(*flow).unwrap_or("?")))
         }
         Event::FlowClosed { .. } if show.contains(&Show::Life) => Some("flow-".into()),
+        Event::RejectedMany(e) => {
+            let retry = match e.retry_after {
+                [None, None] => String::new(),
+                [from, to] => format!(" retry={}..{}", from.unwrap_or(0), to.unwrap_or(0)),
+            };
+            Some(format!("all:{} {}{retry}", e.reason.status(), e.reason.word()))
+        }
+        Event::Paused => Some("paused".into()),
+        Event::Resumed => Some("resumed".into()),
+        Event::PurgeBegun { requests } => Some(format!("purge of {requests}")),
         Event::Ignored { .. } => Some("ignored".into()),
         _ => None,
     }

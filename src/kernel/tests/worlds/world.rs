@@ -216,6 +216,39 @@ fn some_request(dice: &mut Dice, state: &State) -> RequestId {
     if all.is_empty() || dice.one_in(20) { RequestId(dice.below(state.seq() + 2)) } else { dice.pick(&all) }
 }
 
+/// An operator's hand: a pool is paused now and then, and seldom for long.
+fn by_hand(dice: &mut Dice, state: &State, now: Micros) -> Input {
+    let action = match dice.below(12) {
+        0 | 1 => AdminAction::Pause,
+        2..=5 => AdminAction::Resume,
+        6 | 7 => AdminAction::Purge { request: some_request(dice, state) },
+        8 if dice.one_in(9) => AdminAction::Drain { until: now + Micros::from_millis(dice.below(50)) },
+        _ => {
+            let flows: Vec<(String, i32)> =
+                state.flows().map(|(name, priority, _)| (name.to_owned(), priority)).collect();
+            let unknown = ("nobody".to_owned(), dice.pick(&[0, 77]));
+            let (fairness_id, priority) =
+                if flows.is_empty() || dice.one_in(9) { unknown } else { dice.pick(&flows) };
+            AdminAction::PurgeFlow { fairness_id, priority }
+        }
+    };
+    Input::Admin(Admin { action, by: "ops".into(), why: "a drill".into() })
+}
+
+/// Whatever a driver may hand in together, rightly or not.
+fn arrived_many(dice: &mut Dice, now: Micros) -> ArrivedMany {
+    ArrivedMany {
+        priority: dice.pick(&[10, 3, 0, -1, -5, i32::MAX]),
+        count: dice.pick(&[0, 1, 2, 1_000]),
+        bytes: dice.below(600),
+        ttl: dice.one_in(3).then(|| Micros::from_millis(1 + dice.below(500))),
+        deadline: dice.one_in(3).then(|| Micros::from_millis(dice.below(2_000_000))),
+        since: now,
+        received_at: now,
+        ..ArrivedMany::default()
+    }
+}
+
 pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
     match dice.below(100) {
         0 => start(),
@@ -227,7 +260,9 @@ pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
         3 if dice.one_in(4) => {
             Input::Stopping { drain_until: now + Micros::from_millis(dice.pick(&[0, 50])) }
         }
-        4 => Input::LogResumed { since: now, refused: dice.below(9) },
+        4 if dice.one_in(2) => Input::LogResumed { since: now, refused: dice.below(9) },
+        4 => Input::ArrivedMany(arrived_many(dice, now)),
+        60..=62 if dice.one_in(2) => by_hand(dice, state, now),
         5..=25 => Input::Observed(observation(dice, mood, now)),
         26..=35 => Input::Cancelled(Cancelled {
             request: some_request(dice, state),

@@ -4,8 +4,10 @@
 //! Guards invariants 1, 2, 3 (conservation, one end each, occupancy), 4 (order between bands and inside a flow) and 5
 //! (each end at its instant, to the microsecond; contract.md row 3 (a), (b), (c) and row 1).
 
+mod by_hand;
 mod view;
 
+use by_hand::ByHand;
 use std::collections::{BTreeMap, BTreeSet};
 use view::Pool;
 use weir_kernel::*;
@@ -52,6 +54,7 @@ pub struct Oracle {
     waiting: BTreeMap<RequestId, Waiting>,
     running: BTreeMap<RequestId, Running>,
     ended: BTreeSet<RequestId>,
+    by_hand: ByHand,
     arrivals: u64,
     refused: u64,
     /// The last step had no room for more.
@@ -73,6 +76,7 @@ impl Oracle {
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             ended: BTreeSet::new(),
+            by_hand: ByHand::default(),
             arrivals: 0,
             refused: 0,
             full: false,
@@ -139,11 +143,12 @@ impl Oracle {
             decided += usize::from(counts(event));
             said += usize::from(matches!(
                 event,
-                Event::Enqueued(_) | Event::Rejected(_) | Event::Repeated { .. }
+                Event::Enqueued(_) | Event::Rejected(_) | Event::Repeated { .. } | Event::RejectedMany(_)
             ));
             self.event(step, event, full_before)?;
         }
-        if said != usize::from(matches!(step.input, Input::Arrived(_))) {
+        let many = matches!(&step.input, Input::ArrivedMany(many) if many.count > 0);
+        if said != usize::from(many || matches!(step.input, Input::Arrived(_))) {
             return Err(format!("an arrival has one answer, this step has {said}"));
         }
         self.full = decided >= DECISIONS_PER_STEP;
@@ -209,6 +214,14 @@ impl Oracle {
             Event::Rejected(_) => {
                 self.arrivals += 1;
                 self.refused += 1;
+            }
+            Event::RejectedMany(_) => {
+                let Input::ArrivedMany(many) = &step.input else { return Err("who was refused?".into()) };
+                self.arrivals += many.count;
+                self.refused += many.count;
+            }
+            Event::FlowOpened { .. } | Event::Paused | Event::Resumed | Event::PurgeBegun { .. } => {
+                self.by_hand.event(step, event, self.waiting.iter().map(|(id, w)| (*id, w.flow)))?;
             }
             Event::Repeated { of, resumed: true } => {
                 let Input::Arrived(arrival) = &step.input else { return Err("whose call?".into()) };
@@ -278,6 +291,9 @@ impl Oracle {
     fn dispatched(&mut self, step: &Step, d: &Dispatched) -> Result<(), Broken> {
         let w = self.waiting.remove(&d.request).ok_or(format!("{} is not queued", d.request))?;
         let id = d.request;
+        if self.by_hand.holds() {
+            return Err(format!("{id} was dispatched in a pause or a purge"));
+        }
         if self.policy.flow_control && self.regime != Regime::HasEndpoints {
             return Err(format!("{id} was dispatched in {}", self.regime));
         }
@@ -316,6 +332,7 @@ impl Oracle {
         if e.regime != self.regime || e.waited.0 != step.at.0 - w.enqueued_at.0 {
             return Err(format!("{id}: {e:?} in {}", self.regime));
         }
+        let ordered = self.by_hand.purging.remove(&id);
         // Late where the step before had no room, and where the service was down.
         let may_be_late = full_before || !self.punctual || matches!(step.input, Input::Started(_));
         let exact = |due: Micros| due == step.at || (due < step.at && may_be_late);
@@ -340,7 +357,11 @@ impl Oracle {
                 Some(until) => ok(exact(until), id, "resume window"),
                 None => Err(format!("{id} was never away")),
             },
-            (None, Some(_)) => Ok(()),
+            (None, Some(Cause::Purged)) if ordered => Ok(()),
+            (None, Some(cause)) => {
+                let asked = matches!(&step.input, Input::Cancelled(c) if c.request == id && c.cause == cause);
+                ok(asked || cause != Cause::Purged, id, "nobody purged it")
+            }
             other => Err(format!("{id} ended by {other:?}")),
         }
     }
@@ -391,6 +412,9 @@ impl Oracle {
     fn still_there(&self) -> Result<(), Broken> {
         if self.full {
             return Ok(());
+        }
+        if let Some(id) = self.by_hand.purging.first() {
+            return Err(format!("{id} is still queued after a purge"));
         }
         for (id, w) in &self.waiting {
             if let Some(over) = self.due_by_budget(w) {
@@ -458,6 +482,7 @@ fn counts(event: &Event) -> bool {
         Event::Dispatched(_)
         | Event::Evicted(_)
         | Event::Rejected(_)
+        | Event::RejectedMany(_)
         | Event::FlowClosed { .. }
         | Event::BandClosed { .. }
         | Event::ProgramForgotten { .. } => true,
