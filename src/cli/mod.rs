@@ -6,11 +6,14 @@ use std::process::ExitCode;
 pub mod bench;
 pub mod config;
 pub mod demo;
+mod limits;
 pub mod load;
 pub mod log;
 pub mod serve;
 pub mod simpool;
+pub mod token;
 pub mod units;
+mod watch;
 
 /// Flow control for LLM inference pools: admits, queues and sheds by priority, fairness and time budgets.
 #[derive(Debug, Parser)]
@@ -33,6 +36,8 @@ pub enum Command {
     Log(log::Args),
     /// Check or explain a configuration file.
     Config(config::Args),
+    /// Make a token for a caller, or check a tokens file.
+    Token(token::Args),
     /// Run simulated model servers.
     Simpool(simpool::Args),
     /// Drive a target with arrivals from a trace or a rate.
@@ -48,6 +53,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Log(args) => log::run(args),
         Command::Config(args) => config::run(args),
+        Command::Token(args) => token::run(args),
         Command::Simpool(args) => simpool::run(args),
         Command::Load(args) => load::run(args),
         Command::Bench(args) => bench::run(args),

@@ -4,13 +4,15 @@
 //! valid as a whole; otherwise it says why and changes nothing.
 
 use super::config::environment;
+use super::limits;
+use super::watch::Watched;
 use crate::engine::Place;
-use crate::gateway::Service;
+use crate::gateway::{Service, door_files};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_config::{Effective, PoolSettings, format_duration};
 use weir_log::output;
@@ -33,6 +35,9 @@ pub struct Args {
     /// The data directory, in place of weir.log.dir.
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Let everybody do everything, though more than this machine can reach it: no tokens, no client certificates.
+    #[arg(long)]
+    insecure: bool,
     /// Where to write the address that is listened on, once it is.
     #[arg(long)]
     port_file: Option<PathBuf>,
@@ -65,6 +70,14 @@ type Failure = Box<dyn std::error::Error>;
 
 fn start(args: Args) -> Result<(), Failure> {
     let settings = load(&args)?;
+    let (files, wanted) = (limits::raise_open_files(), settings.settings.gateway.max_in_flight);
+    if files.is_some_and(|files| files < wanted) {
+        tracing::warn!(
+            files,
+            wanted,
+            "fewer files may be open than weir.gateway.maxInFlight has connections"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(serve(args, settings));
     // Reads of the file system and of clients that hang must not hold up the end.
@@ -83,13 +96,17 @@ fn load(args: &Args) -> Result<Effective, weir_config::Mistakes> {
     if let Some(dir) = &args.data {
         settings.settings.log.dir.clone_from(dir);
     }
+    settings.settings.insecure = args.insecure;
     Ok(settings)
 }
 
 async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let [mut terminate, mut interrupt, mut hangup] = signals()?;
     complain(&settings);
+    let mut file = Watched::new(settings.file.clone());
+    let mut door = Watched::new(door_files(&settings.settings));
     let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
+    say_openness(&service, &args);
     output::say(in_force(&settings, &service))?;
     let files = [(&args.port_file, Some(service.addr())), (&args.grpc_port_file, service.grpc_addr())];
     let files = files.map(|(file, addr)| file.clone().zip(addr));
@@ -97,7 +114,6 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let mut telling = tokio::task::spawn_blocking(move || tell(&files));
     let mut told = false;
     let mut look = tokio::time::interval(LOOK_EVERY);
-    let mut changed_at = settings.file.as_deref().and_then(changed);
     loop {
         let asked = tokio::select! {
             done = &mut telling, if !told => {
@@ -110,10 +126,15 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
             _ = hangup.recv() => true,
             _ = look.tick() => false,
         };
-        let now = settings.file.as_deref().and_then(changed);
-        if asked || (now.is_some() && now != changed_at) {
-            changed_at = now;
+        let (settings_changed, door_changed) = (file.changed(), door.changed());
+        if asked || settings_changed {
             reload(&service, &args, &mut settings).await;
+            door = Watched::new(door_files(&settings.settings));
+        } else if door_changed {
+            match service.reload_access(&settings) {
+                Ok(()) => tracing::info!("tokens and certificates were read again"),
+                Err(error) => tracing::error!("tokens and certificates are not changed: {error}"),
+            }
         }
     }
     let drain = Duration::from_micros(settings.settings.drain_timeout.0);
@@ -149,8 +170,19 @@ fn complain(settings: &Effective) {
     }
 }
 
-fn changed(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).and_then(|meta| meta.modified()).ok()
+/// Whoever starts it so is told at every start.
+fn say_openness(service: &Service, args: &Args) {
+    let beyond = [Some(service.addr()), service.grpc_addr()].into_iter().flatten();
+    let beyond: Vec<SocketAddr> = beyond.filter(|addr| !addr.ip().is_loopback()).collect();
+    match (service.asks_who(), args.insecure) {
+        (false, true) if !beyond.is_empty() => {
+            tracing::warn!("--insecure: whoever reaches {beyond:?} may admit, steer and read everything");
+        }
+        (_, true) => {
+            tracing::warn!("--insecure has no effect: callers are known, or only this machine reaches it")
+        }
+        (_, false) => {}
+    }
 }
 
 async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
@@ -182,8 +214,10 @@ fn in_force(settings: &Effective, running: &Service) -> String {
         settings.file.as_ref().map_or("built-in defaults".to_owned(), |file| file.display().to_string());
     let service = &settings.settings;
     let mut text = format!(
-        "weir {} listens on http://{addr}\n{grpc}settings: {from}\ndata: {} (durability {})\ndrainTimeout: {}\n",
+        "weir {} listens on {}://{addr}\n{grpc}settings: {from}\ncallers: {}\ndata: {} (durability {})\ndrainTimeout: {}\n",
         env!("CARGO_PKG_VERSION"),
+        if service.gateway.tls.is_some() { "https" } else { "http" },
+        if running.asks_who() { "known by token or certificate" } else { "anybody, everything" },
         service.log.dir.display(),
         match service.log.durability {
             weir_config::Durability::Group => "group",

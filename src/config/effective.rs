@@ -30,6 +30,8 @@ pub struct Effective {
 pub struct Settings {
     /// Where the gateway listens.
     pub listen: SocketAddr,
+    /// The file of who may do what, if there is one.
+    pub tokens_file: Option<PathBuf>,
     /// The decision log.
     pub log: LogSettings,
     /// Bounds of the HTTP gateway.
@@ -44,6 +46,8 @@ pub struct Settings {
     pub metrics_models: Vec<String>,
     /// How long queued requests are served after a stop; zero ends them at once.
     pub drain_timeout: Micros,
+    /// Everybody may do everything, and whoever started it has said that this is meant. No file says so.
+    pub insecure: bool,
 }
 
 /// The section `weir.log`.
@@ -106,8 +110,43 @@ pub struct GatewaySettings {
     pub head_timeout: Micros,
     /// Connections that may be open at once, each of which may hold one request.
     pub max_in_flight: u64,
+    /// How long a caller may take nothing of its answer.
+    pub write_stall_timeout: Micros,
+    /// Readers of a log at once.
+    pub max_log_readers: u64,
+    /// TLS, if it is spoken.
+    pub tls: Option<TlsSettings>,
     /// How long answers may take to leave once all is decided at a stop.
     pub close_timeout: Micros,
+}
+
+/// The section `weir.gateway.tls`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The certificate and its chain.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authorities of client certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Must clients show one?
+    pub client_required: bool,
+    /// The longest that a handshake may take.
+    pub handshake_timeout: Micros,
+}
+
+impl Settings {
+    /// Is anybody asked who it is?
+    pub fn asks_who(&self) -> bool {
+        let certificates = self.gateway.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        self.tokens_file.is_some() || certificates
+    }
+
+    /// The addresses that are listened on beyond loopback.
+    pub fn beyond_loopback(&self) -> Vec<SocketAddr> {
+        let addresses = [Some(self.listen), self.envoy.listen];
+        addresses.into_iter().flatten().filter(|address| !address.ip().is_loopback()).collect()
+    }
 }
 
 /// One pool.

@@ -1,6 +1,6 @@
 //! The section `weir`, and what it sets for every pool.
 
-use crate::effective::{Durability, EnvoySettings, GatewaySettings, LogSettings, Settings};
+use crate::effective::{Durability, EnvoySettings, GatewaySettings, LogSettings, Settings, TlsSettings};
 use crate::node::Value;
 use crate::scalar::{Scalar, is_label, read as read_scalar};
 use crate::section::{Reading, Section};
@@ -13,6 +13,7 @@ use weir_kernel::Policy;
 /// Reads the section `weir`: the service's own settings, and a policy that holds what every pool has in common.
 pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
     let listen = listen(reading, weir);
+    let tokens_file = weir.section(reading, "auth").text(reading, "tokensFile").map(PathBuf::from);
     let log = log(reading, weir);
     let gateway = gateway(reading, weir);
     let envoy = envoy(reading, weir);
@@ -29,19 +30,28 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
         max_dynamic_bands: small(weir.amount(reading, "maxDynamicBands")),
         ..Policy::default()
     };
-    (
-        Settings {
-            listen,
-            log,
-            gateway,
-            envoy,
-            objectives,
-            metrics_compat_llm_d,
-            metrics_models,
-            drain_timeout,
-        },
-        base,
-    )
+    let settings = Settings {
+        listen,
+        tokens_file,
+        log,
+        gateway,
+        envoy,
+        objectives,
+        metrics_compat_llm_d,
+        metrics_models,
+        drain_timeout,
+        insecure: false,
+    };
+    if !settings.asks_who() {
+        for (path, address) in [("weir.listen", Some(listen)), ("weir.envoy.listen", settings.envoy.listen)] {
+            if address.is_some_and(|address| !address.ip().is_loopback()) {
+                let text = "is beyond loopback, with neither weir.auth.tokensFile nor weir.gateway.tls.clientCa: whoever \
+                            reaches it may do everything, and weir serve refuses it without --insecure";
+                reading.report.warn(path, text);
+            }
+        }
+    }
+    (settings, base)
 }
 
 /// The smallest bound on the size of the log that can be held.
@@ -57,14 +67,31 @@ fn listen(reading: &mut Reading, weir: &Section<'_>) -> SocketAddr {
     address(reading, weir).unwrap_or(loopback)
 }
 
-/// The address under `listen`, which had better be on loopback.
+/// The address under `listen`.
 fn address(reading: &mut Reading, section: &Section<'_>) -> Option<SocketAddr> {
-    let address: SocketAddr = section.text(reading, "listen")?.parse().ok()?;
-    if !address.ip().is_loopback() {
-        let text = "is beyond loopback: whoever reaches it may admit and complete requests, there is no authentication";
-        reading.report.warn(&section.at("listen"), text);
+    section.text(reading, "listen")?.parse().ok()
+}
+
+fn tls(reading: &mut Reading, gateway: &Section<'_>) -> Option<TlsSettings> {
+    let section = gateway.section(reading, "tls");
+    let mut path = |key| section.text(reading, key).map(PathBuf::from);
+    let (cert, key, client_ca) = (path("cert"), path("key"), path("clientCa"));
+    let client_required = section.text(reading, "clientCertificate").as_deref() != Some("optional");
+    let handshake_timeout = section.span(reading, "handshakeTimeout");
+    match (cert, key) {
+        (Some(cert), Some(key)) => {
+            Some(TlsSettings { cert, key, client_ca, client_required, handshake_timeout })
+        }
+        (None, None) if client_ca.is_none() => None,
+        (cert, _) => {
+            section.refuse(
+                reading,
+                if cert.is_none() { "cert" } else { "key" },
+                "a file of PEM: cert and key go together",
+            );
+            None
+        }
     }
-    Some(address)
 }
 
 fn envoy(reading: &mut Reading, weir: &Section<'_>) -> EnvoySettings {
@@ -86,6 +113,9 @@ fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
         max_headers: section.amount(reading, "maxHeaders"),
         head_timeout: section.span(reading, "headTimeout"),
         max_in_flight: section.amount(reading, "maxInFlight"),
+        write_stall_timeout: section.span(reading, "writeStallTimeout"),
+        max_log_readers: section.amount(reading, "maxLogReaders"),
+        tls: tls(reading, &section),
         close_timeout: section.span(reading, "closeTimeout"),
     }
 }

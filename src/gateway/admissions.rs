@@ -5,9 +5,10 @@
 //! left: its lease ends by `leaseTimeout`, like any that is neither completed nor renewed.
 
 use super::answer;
-use super::ask::{Ask, Terms};
+use super::ask::Ask;
 use super::ask_body;
 use super::ask_headers::Found;
+use super::auth::Actor;
 use super::body::{self, Bounds};
 use super::completion;
 use super::json::{Object, shown};
@@ -59,13 +60,10 @@ async fn held(gateway: &Gateway, parts: &Parts, body: Body) -> Result<Response, 
     }
     let pool = gateway.pool(ask.pool.as_deref())?;
     let name = pool.handle.name();
-    let key = found.key()?.map(|key| key.hashed(name, &body));
-    let terms =
-        Terms { now: pool.handle.clock().now(), face: Face::Held, trust_priority: pool.trusts_priority() };
-    let (arrival, priority_ignored) = ask.into_arrival(terms, key);
-    if priority_ignored {
-        GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);
-    }
+    let actor = parts.extensions.get::<Actor>();
+    let terms = gateway.terms(pool, Face::Held, actor)?;
+    let key = found.key(actor)?.map(|key| key.hashed(name, &body));
+    let arrival = ask.into_arrival(terms, key);
     let caller_id = arrival.caller_id.clone();
     Ok(match decide(pool, arrival).await? {
         Decided::Admitted(admitted) => answer::admission(name, &caller_id, &admitted),
@@ -212,6 +210,7 @@ pub fn caller_id(parts: &Parts) -> Option<&str> {
 
 /// Counts what never became an input.
 pub fn count(gateway: &Gateway, fault: &Fault) {
+    gateway.turned_away(fault);
     let counters = &gateway.metrics.gateway;
     let (status, _, _) = answer::fault_status(fault);
     if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {

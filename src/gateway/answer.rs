@@ -9,7 +9,7 @@ use super::problem::{self, Fault};
 use crate::engine::{Admitted, Fate, Refused, Unavailable};
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use weir_kernel::Reason;
 
@@ -34,6 +34,9 @@ pub const fn fault_status(fault: &Fault) -> (StatusCode, &'static str, &'static 
         Fault::BodySlow(_) => StatusCode::REQUEST_TIMEOUT,
         Fault::NoPath(_) | Fault::NoPool { .. } | Fault::NoAdmission(_) => StatusCode::NOT_FOUND,
         Fault::NoMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
+        Fault::Head { status, .. } => *status,
+        Fault::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
+        Fault::Forbidden { .. } | Fault::PoolForbidden { .. } => StatusCode::FORBIDDEN,
         Fault::Gone(_) => StatusCode::GONE,
         Fault::Conflict(_) => StatusCode::CONFLICT,
         Fault::KeyMismatch => return reason_status(Reason::IdempotencyMismatch),
@@ -79,6 +82,20 @@ pub fn fault(fault: &Fault, request_id: Option<&str>) -> Response {
     if let Fault::NoMethod { allowed } = fault {
         headers.insert(ALLOW, HeaderValue::from_static(allowed));
     }
+    // RFC 6750 section 3.
+    let challenge = match fault {
+        Fault::Unauthenticated { invalid: false, .. } => r#"Bearer realm="weir""#,
+        Fault::Unauthenticated { invalid: true, .. } => r#"Bearer realm="weir", error="invalid_token""#,
+        Fault::Forbidden { scope } => {
+            let text = format!(r#"Bearer realm="weir", error="insufficient_scope", scope="{scope}""#);
+            if let Ok(value) = HeaderValue::try_from(text) {
+                headers.insert(WWW_AUTHENTICATE, value);
+            }
+            return response;
+        }
+        _ => return response,
+    };
+    headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     response
 }
 
@@ -229,6 +246,10 @@ mod tests {
             (Fault::BodySlow(1), 408),
             (Fault::NoPath(text()), 404),
             (Fault::NoMethod { allowed: "GET" }, 405),
+            (Fault::Head { status: StatusCode::URI_TOO_LONG, what: text() }, 414),
+            (Fault::Unauthenticated { invalid: false, why: "x" }, 401),
+            (Fault::Forbidden { scope: "pool" }, 403),
+            (Fault::PoolForbidden { pool: text(), allowed: text() }, 403),
             (Fault::NoPool { name: text(), known: text() }, 404),
             (Fault::NoAdmission(text()), 404),
             (Fault::Gone(text()), 410),
@@ -244,5 +265,24 @@ mod tests {
             assert!(response.headers().contains_key(DROPPED), "{fault:?}");
             assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
         }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_what_would_do() {
+        for (fault, want) in [
+            (Fault::Unauthenticated { invalid: false, why: "x" }, r#"Bearer realm="weir""#),
+            (
+                Fault::Unauthenticated { invalid: true, why: "x" },
+                r#"Bearer realm="weir", error="invalid_token""#,
+            ),
+            (
+                Fault::Forbidden { scope: "pool" },
+                r#"Bearer realm="weir", error="insufficient_scope", scope="pool""#,
+            ),
+        ] {
+            assert_eq!(super::fault(&fault, None).headers()[WWW_AUTHENTICATE], want);
+        }
+        let other = fault(&Fault::ShuttingDown, None);
+        assert!(!other.headers().contains_key(WWW_AUTHENTICATE));
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Not here: the reading itself (`ask_body.rs`, `ask_headers.rs`).
 
+use super::metrics::GatewayCounters;
 use super::problem::Invalid;
+use super::state::Objectives;
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_kernel::{Arrival, Face, Idempotency, Micros, Trace};
@@ -68,7 +70,7 @@ pub struct Ask {
 pub struct Key {
     /// The key.
     pub text: String,
-    /// The value of `authorization`, which scopes it.
+    /// Whose it is: the name of the caller, where callers are known, else the value of `authorization`.
     pub token: Vec<u8>,
 }
 
@@ -91,28 +93,61 @@ impl Key {
 
 /// What decides how an [`Ask`] becomes an arrival, beyond itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct Terms<'g> {
     /// The pool's clock at receipt.
     pub now: Micros,
     /// How it came in.
     pub face: Face,
     /// Is a raw priority honoured?
     pub trust_priority: bool,
+    /// The highest priority that the caller may have, if there is a bound.
+    pub highest: Option<Highest<'g>>,
+    /// What is ignored or lowered is counted here.
+    pub counters: &'g GatewayCounters,
+}
+
+/// A bound on the priority of a caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Highest<'g> {
+    /// The bound.
+    pub priority: i32,
+    /// What the names of objectives stand for.
+    pub objectives: &'g Objectives,
+}
+
+impl Highest<'_> {
+    /// The priority that is asked for in one way or the other, lowered to the bound; and whether it was lowered.
+    ///
+    /// It is said outright, not left to the table of objectives: that may be another one at the decision.
+    fn of(self, raw: Option<i32>, objective: Option<&str>) -> (i32, bool) {
+        let asked = raw.or_else(|| self.objectives.get(objective?)).unwrap_or(0);
+        (asked.min(self.priority), asked > self.priority)
+    }
 }
 
 impl Ask {
-    /// The arrival, and whether a raw priority was ignored because it is not trusted.
-    pub fn into_arrival(self, terms: Terms, key: Option<Idempotency>) -> (Arrival, bool) {
-        let ignored = self.priority.is_some() && !terms.trust_priority;
+    /// The arrival. A raw priority that is not trusted is ignored, one that is too high is lowered; both are counted.
+    pub fn into_arrival(self, terms: Terms<'_>, key: Option<Idempotency>) -> Arrival {
+        if self.priority.is_some() && !terms.trust_priority {
+            GatewayCounters::add(&terms.counters.priority_ignored);
+        }
+        let mut priority = self.priority.filter(|_| terms.trust_priority);
+        if let Some(highest) = terms.highest {
+            let (bounded, lowered) = highest.of(priority, self.objective.as_deref());
+            if lowered {
+                GatewayCounters::add(&terms.counters.priority_capped);
+            }
+            priority = Some(bounded);
+        }
         let deadline = self.deadline.map(|deadline| match deadline {
             Deadline::In(span) => terms.now + span,
             Deadline::Wall(at) => terms.now + at.since(wall()),
         });
-        let arrival = Arrival {
+        Arrival {
             caller_id: self.caller_id.unwrap_or_default(),
             objective: self.objective.filter(|name| !name.is_empty()),
             fairness_id: self.fairness_id.unwrap_or_default(),
-            priority: self.priority.filter(|_| terms.trust_priority),
+            priority,
             model: self.model.filter(|name| !name.is_empty()),
             bytes: self.bytes.unwrap_or(0),
             prompt_tokens: self.prompt_tokens,
@@ -125,8 +160,7 @@ impl Ask {
             choose_endpoint: self.choose_endpoint.unwrap_or(false),
             idempotency: key,
             trace: self.trace,
-        };
-        (arrival, ignored)
+        }
     }
 }
 
@@ -186,6 +220,7 @@ pub const PRIORITY_ALLOWED: &str = "an integer from -2147483648 to 2147483647";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn c083_only_a_plain_integer_is_a_priority() {
@@ -220,22 +255,57 @@ mod tests {
         }
     }
 
+    fn terms(counters: &GatewayCounters) -> Terms<'_> {
+        Terms { now: Micros(1_000), face: Face::Held, trust_priority: false, highest: None, counters }
+    }
+
     #[test]
     fn an_untrusted_priority_is_ignored_and_said() {
-        let terms = Terms { now: Micros(5), face: Face::Held, trust_priority: false };
+        let counters = GatewayCounters::default();
+        let terms = terms(&counters);
         let ask = Ask { priority: Some(9), ..Ask::default() };
-        let (arrival, ignored) = ask.clone().into_arrival(terms, None);
-        assert_eq!((arrival.priority, ignored), (None, true));
-        let (arrival, ignored) = ask.into_arrival(Terms { trust_priority: true, ..terms }, None);
-        assert_eq!((arrival.priority, ignored), (Some(9), false));
+        assert_eq!(ask.clone().into_arrival(terms, None).priority, None);
+        assert_eq!(counters.priority_ignored.load(Relaxed), 1);
+        let trusted = ask.into_arrival(Terms { trust_priority: true, ..terms }, None);
+        assert_eq!((trusted.priority, counters.priority_ignored.load(Relaxed)), (Some(9), 1));
+    }
+
+    #[test]
+    fn a_caller_cannot_promote_itself_beyond_its_bound() {
+        let objectives = Objectives::default();
+        objectives.set([("gold", 10), ("bronze", -5)].map(|(name, p)| (name.to_owned(), p)).into());
+        let counters = GatewayCounters::default();
+        for (bound, trust, raw, objective, want, lowered) in [
+            (3, true, Some(9), None, 3, true),
+            (3, true, Some(2), None, 2, false),
+            (3, true, Some(2), Some("gold"), 2, false),
+            (3, false, Some(2), Some("gold"), 3, true),
+            (3, false, Some(9), None, 0, false),
+            (3, false, None, Some("gold"), 3, true),
+            (3, false, None, Some("bronze"), -5, false),
+            (3, false, None, Some("unknown"), 0, false),
+            (3, false, None, None, 0, false),
+            (-1, false, None, None, -1, true),
+            (-1, false, None, Some("bronze"), -5, false),
+        ] {
+            let before = counters.priority_capped.load(Relaxed);
+            let ask = Ask { priority: raw, objective: objective.map(str::to_owned), ..Ask::default() };
+            let highest = Some(Highest { priority: bound, objectives: &objectives });
+            let arrival =
+                ask.into_arrival(Terms { trust_priority: trust, highest, ..terms(&counters) }, None);
+            let case = format!("{bound} {trust} {raw:?} {objective:?}");
+            assert_eq!(arrival.priority, Some(want), "{case}");
+            assert_eq!(arrival.objective.as_deref(), objective, "{case}: the name stays in the log");
+            assert_eq!(counters.priority_capped.load(Relaxed) - before, u64::from(lowered), "{case}");
+        }
     }
 
     #[test]
     fn a_deadline_counts_on_the_clock_of_the_pool() {
-        let terms = Terms { now: Micros(1_000), face: Face::Held, trust_priority: false };
+        let counters = GatewayCounters::default();
         let of = |deadline| {
             let ask = Ask { deadline: Some(deadline), ..Ask::default() };
-            ask.into_arrival(terms, None).0.deadline
+            ask.into_arrival(terms(&counters), None).deadline
         };
         assert_eq!(of(Deadline::In(Micros(7))), Some(Micros(1_007)));
         assert_eq!(of(Deadline::In(Micros::MAX)), Some(Micros::MAX));

@@ -3,6 +3,7 @@
 //! Names are compared in lower case, as HTTP/1.1 libraries and Envoy hand them over.
 
 use super::ask::{self, Ask, DEADLINE_MS_MAX, Deadline, Key, SLO_MS_MAX};
+use super::auth::Actor;
 use super::problem::Invalid;
 use super::trace::traceparent;
 use super::wire_time::grpc_timeout;
@@ -127,17 +128,22 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// The idempotency key, which only a held admission takes.
+    /// The idempotency key, which only a held admission takes, within the caller's own ones.
     ///
     /// # Errors
     /// An empty, long or unclean key.
-    pub fn key(&self) -> Result<Option<Key>, Invalid> {
+    pub fn key(&self, actor: Option<&Actor>) -> Result<Option<Key>, Invalid> {
         let Some(value) = self.key else { return Ok(None) };
         let text = ask::label("Idempotency-Key", value)?;
         if text.is_empty() {
             return Err(Invalid::new("Idempotency-Key", value, "1 to 256 bytes"));
         }
-        Ok(Some(Key { text, token: self.authorization.unwrap_or_default().to_vec() }))
+        let token = match actor {
+            // No value of a header begins so.
+            Some(actor) => format!("\nactor {}", actor.name()).into_bytes(),
+            None => self.authorization.unwrap_or_default().to_vec(),
+        };
+        Ok(Some(Key { text, token }))
     }
 
     fn deadline(&self) -> Result<Option<Deadline>, Invalid> {

@@ -3,7 +3,7 @@
 
 use super::history::History;
 use super::metrics::Metrics;
-use super::state::{Gateway, PoolFace};
+use super::state::{Gateway, Objectives, PoolFace};
 use crate::engine::PoolHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,27 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
-use weir_kernel::Reason;
+use weir_kernel::{Input, Reason, State};
 
 /// How often what was dropped is summed up in one line.
 const SUMMARY_EVERY: Duration = Duration::from_secs(1);
 
 /// Begins to follow every pool of a gateway.
 pub fn all(gateway: &Gateway) -> Vec<JoinHandle<()>> {
-    let follow =
-        |pool: &PoolFace| start(pool.handle.clone(), Arc::clone(&gateway.metrics), gateway.history.clone());
+    let follow = |pool: &PoolFace| {
+        let (metrics, objectives) = (Arc::clone(&gateway.metrics), Arc::clone(&pool.objectives));
+        start(pool.handle.clone(), metrics, objectives, gateway.history.clone())
+    };
     gateway.pools().map(follow).collect()
 }
 
 /// Begins to follow a pool, from its state at this moment on.
-fn start(pool: PoolHandle, metrics: Arc<Metrics>, history: History) -> JoinHandle<()> {
+fn start(
+    pool: PoolHandle,
+    metrics: Arc<Metrics>,
+    objectives: Arc<Objectives>,
+    history: History,
+) -> JoinHandle<()> {
     // Subscribed before the state is looked at: what comes in between is skipped by its sequence.
     let mut steps = pool.subscribe();
     tokio::spawn(async move {
@@ -32,6 +39,7 @@ fn start(pool: PoolHandle, metrics: Arc<Metrics>, history: History) -> JoinHandl
         if !restate(&pool, &metrics).await {
             return;
         }
+        learn(&pool, &objectives).await;
         let mut said = BTreeMap::new();
         let mut tick = tokio::time::interval(SUMMARY_EVERY);
         loop {
@@ -39,8 +47,14 @@ fn start(pool: PoolHandle, metrics: Arc<Metrics>, history: History) -> JoinHandl
                 batch = steps.recv() => match batch {
                     Ok(batch) => {
                         metrics.apply(&name, &batch);
+                        if batch.iter().any(|step| matches!(step.input, Input::ObjectivesChanged(_))) {
+                            learn(&pool, &objectives).await;
+                        }
                     }
-                    Err(RecvError::Lagged(_)) => catch_up(&name, &metrics, &history).await,
+                    Err(RecvError::Lagged(_)) => {
+                        catch_up(&name, &metrics, &history).await;
+                        learn(&pool, &objectives).await;
+                    }
                     Err(RecvError::Closed) => break,
                 },
                 _ = tick.tick() => summary(&name, &metrics, &mut said),
@@ -72,12 +86,21 @@ async fn catch_up(pool: &str, metrics: &Arc<Metrics>, history: &History) {
 }
 
 async fn restate(pool: &PoolHandle, metrics: &Metrics) -> bool {
-    match pool.query(weir_kernel::State::restate).await {
+    match pool.query(State::restate).await {
         Ok(events) => {
             metrics.restate(pool.name(), &events);
             true
         }
         Err(_) => false,
+    }
+}
+
+/// The table of objectives as it is now; a pool that does not answer keeps the one it had.
+async fn learn(pool: &PoolHandle, objectives: &Objectives) {
+    let table =
+        |state: &State| state.objectives().map(|(name, priority)| (name.to_owned(), priority)).collect();
+    if let Ok(table) = pool.query(table).await {
+        objectives.set(table);
     }
 }
 

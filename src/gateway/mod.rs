@@ -2,13 +2,16 @@
 //!
 //! Not here: deciding (the kernel), durability (the engine), what endpoints report (the observer).
 
+mod accept;
 mod admissions;
 mod answer;
 mod ask;
 mod ask_body;
 mod ask_headers;
+pub mod auth;
 mod body;
 mod completion;
+mod door;
 mod envoy;
 mod ext_authz;
 mod ext_proc;
@@ -20,6 +23,7 @@ mod history;
 mod json;
 mod lease;
 mod logs;
+mod malformed;
 mod metrics;
 mod options;
 mod pools;
@@ -33,10 +37,12 @@ mod server;
 mod service;
 mod socket;
 mod state;
+pub mod tls;
 mod trace;
 mod usage;
 mod wire_time;
 
+pub use door::{DoorError, files as door_files};
 pub use follow::all as follow_all;
 pub use grpc::serve as serve_grpc;
 pub use history::History;

@@ -9,7 +9,7 @@ pub struct Options {
     pub body_bytes_max: u64,
     /// Time for a body to come (default 30 s).
     pub body_time_max: Duration,
-    /// Size of a request line with its headers, in bytes, at least 8192 (default 64 KiB).
+    /// Size of a request line with its headers, in bytes (default 64 KiB).
     pub head_bytes_max: usize,
     /// Headers of a request (default 100).
     pub headers_max: usize,

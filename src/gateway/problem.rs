@@ -5,6 +5,7 @@
 use super::answer;
 use super::json::{Object, shown};
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use std::borrow::Cow;
 
 /// A field, header, path or query whose value is not allowed.
@@ -48,6 +49,36 @@ pub enum Fault {
     /// The body did not come within the time allowed.
     #[error("the body did not come within {0} ms")]
     BodySlow(u64),
+    /// The head of the request is no HTTP, or beyond its bounds.
+    #[error("{what}")]
+    Head {
+        /// The status that HTTP has for it.
+        status: StatusCode,
+        /// What is wrong.
+        what: String,
+    },
+    /// The caller is not known.
+    #[error("{why}")]
+    Unauthenticated {
+        /// It showed a token, which is none of ours.
+        invalid: bool,
+        /// What is missing or wrong.
+        why: &'static str,
+    },
+    /// The caller is known, but may not do this.
+    #[error("this caller lacks the scope {scope}")]
+    Forbidden {
+        /// What it would have needed.
+        scope: &'static str,
+    },
+    /// The caller is known, but has nothing to do with this pool.
+    #[error("this caller is bound to other pools")]
+    PoolForbidden {
+        /// The pool, cut and escaped.
+        pool: String,
+        /// The pools it is bound to.
+        allowed: String,
+    },
     /// No such path.
     #[error("no such path")]
     NoPath(String),
@@ -118,6 +149,11 @@ pub fn body(fault: &Fault, status: u16, title: &str, reason: &str, request_id: O
             .text("allowed", &invalid.allowed),
         Fault::BodyTooLarge { limit } => object.text("field", "body").plain("limit", limit),
         Fault::BodyBroken(_) | Fault::BodySlow(_) => object.text("field", "body"),
+        Fault::Forbidden { scope } => object.text("field", "authorization").text("scope", scope),
+        Fault::PoolForbidden { pool, allowed } => {
+            object.text("field", "pool").text("value", pool).text("allowed", allowed)
+        }
+        Fault::Unauthenticated { .. } => object.text("field", "authorization"),
         Fault::NoPath(path) => object.text("field", "path").text("value", path),
         Fault::NoMethod { allowed } => object.text("field", "method").text("allowed", allowed),
         Fault::NoPool { name, known } => {
@@ -126,7 +162,8 @@ pub fn body(fault: &Fault, status: u16, title: &str, reason: &str, request_id: O
         Fault::NoAdmission(id) => object.text("field", "id").text("value", id),
         Fault::GatewayFull { limit, .. } => object.plain("limit", limit),
         Fault::KeyMismatch => object.text("field", "Idempotency-Key"),
-        Fault::Gone(_)
+        Fault::Head { .. }
+        | Fault::Gone(_)
         | Fault::Conflict(_)
         | Fault::LogUnavailable
         | Fault::ShuttingDown

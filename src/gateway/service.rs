@@ -1,5 +1,6 @@
 //! The whole service of one process, from settings: engine, observers, gateway and listener, started and stopped in order.
 
+use super::door::{self, DoorError};
 use super::follow;
 use super::grpc;
 use super::history::History;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weir_config::{Effective, EndpointSettings, PoolSettings, ScrapeSettings};
+use weir_config::{Effective, EndpointSettings, GatewaySettings, PoolSettings, ScrapeSettings};
 use weir_kernel::{Detector, Micros, ObjectivesChange, State};
 
 /// Why the service does not start, or does not take other settings.
@@ -31,6 +32,9 @@ pub enum ServiceError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Nobody could be let in, or everybody.
+    #[error(transparent)]
+    Door(#[from] DoorError),
     /// The engine does not start.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -81,6 +85,7 @@ impl Service {
         place: Place,
         clock: Option<Clock>,
     ) -> Result<Service, ServiceError> {
+        let door = door::open(&settings.settings)?;
         // Bound before the log is opened: a second process on the same address touches nothing.
         let (addr, listener) = listen(settings.settings.listen).await?;
         let grpc = match settings.settings.envoy.listen {
@@ -108,6 +113,7 @@ impl Service {
         }
         let history = History::new(dir, engine.log_writer());
         let gateway = Arc::new(Gateway::new(faces, history, options(settings)));
+        door.set(&gateway);
         let followers = follow::all(&gateway);
         let (closing, closed) = watch::channel(false);
         let mut servers = vec![tokio::spawn(server::serve(Arc::clone(&gateway), listener, closed.clone()))];
@@ -133,12 +139,13 @@ impl Service {
         &self.engine
     }
 
-    /// Puts other settings in force: policies, objectives, endpoints and scraping. What cannot change while running
+    /// Puts other settings in force: who may do what, policies, objectives, endpoints and scraping. What cannot change while running
     /// (listener, log, which pools there are, limits of the gateway) stays as it was; those that differ are named.
     ///
     /// # Errors
     /// A pool takes no settings now.
     pub async fn reload(&self, old: &Effective, new: &Effective) -> Result<Vec<&'static str>, ServiceError> {
+        self.reload_access(new)?;
         for (name, pool) in &new.pools {
             let (Some(handle), Ok(face)) = (self.engine.pool(name), self.gateway.pool(Some(name))) else {
                 continue;
@@ -157,6 +164,20 @@ impl Service {
             face.observer.configure(observing).map_err(too_many)?;
         }
         Ok(unchangeable(old, new))
+    }
+
+    /// Reads tokens, certificates and authorities again.
+    ///
+    /// # Errors
+    /// Something cannot be read or used, or everybody could do everything; then nothing changes.
+    pub fn reload_access(&self, settings: &Effective) -> Result<(), ServiceError> {
+        let listening: Vec<SocketAddr> = [Some(self.addr), self.grpc_addr].into_iter().flatten().collect();
+        Ok(door::reopen(&self.gateway, &settings.settings, &listening)?)
+    }
+
+    /// Is anybody asked who it is?
+    pub fn asks_who(&self) -> bool {
+        self.gateway.guard.is_on()
     }
 
     /// Stops in order: not ready; no new requests; what is queued is served for `drain`, then ended; the last step
@@ -208,7 +229,7 @@ fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
         (before.listen != after.listen, "weir.listen"),
         (before.envoy != after.envoy, "weir.envoy"),
         (before.log != after.log, "weir.log"),
-        (before.gateway != after.gateway, "weir.gateway"),
+        (fixed(&before.gateway) != fixed(&after.gateway), "weir.gateway"),
         (!old.pools.keys().eq(new.pools.keys()), "pools (which there are)"),
     ] {
         if differs {
@@ -216,6 +237,11 @@ fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
         }
     }
     names
+}
+
+/// Without what is read again: the files of TLS.
+fn fixed(gateway: &GatewaySettings) -> (GatewaySettings, bool) {
+    (GatewaySettings { tls: None, ..gateway.clone() }, gateway.tls.is_some())
 }
 
 fn options(settings: &Effective) -> Options {
@@ -229,6 +255,8 @@ fn options(settings: &Effective) -> Options {
         headers_max: size(gateway.max_headers),
         head_time_max: span(gateway.head_timeout),
         connections_max: size(gateway.max_in_flight),
+        write_stall_max: span(gateway.write_stall_timeout),
+        log_readers_max: size(gateway.max_log_readers),
         close_timeout: span(gateway.close_timeout),
         models: service.metrics_models.clone(),
         metrics_compat_llm_d: service.metrics_compat_llm_d,
@@ -237,7 +265,6 @@ fn options(settings: &Effective) -> Options {
             streams_max: service.envoy.max_streams,
             held_bytes_max: service.envoy.max_held_bytes,
         },
-        ..Options::default()
     }
 }
 

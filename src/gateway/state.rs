@@ -1,18 +1,21 @@
 //! What every handler shares: the pools by name, the limits, the figures.
 
+use super::ask::{Highest, Terms};
+use super::auth::{Actor, Guard};
 use super::history::History;
 use super::json::shown;
-use super::metrics::{BandGauge, Metrics, PoolGauges};
+use super::metrics::{BandGauge, GatewayCounters, Metrics, PoolGauges};
 use super::options::Options;
 use super::problem::Fault;
+use super::tls::Tls;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::Semaphore;
-use weir_kernel::State;
+use weir_kernel::{Face, State};
 
 /// The pool of calls that name none, where there is more than one.
 const DEFAULT_POOL: &str = "default";
@@ -28,6 +31,24 @@ pub struct PoolFace {
     configured: AtomicBool,
     /// The name of its detector, as a metric label.
     pub detector: String,
+    /// Its objectives, as the log last told them.
+    pub objectives: Arc<Objectives>,
+}
+
+/// Priorities by objective name, kept beside the engine: who may only have so high a priority is told apart by them.
+#[derive(Debug, Default)]
+pub struct Objectives(RwLock<BTreeMap<String, i32>>);
+
+impl Objectives {
+    /// From here on these hold.
+    pub fn set(&self, table: BTreeMap<String, i32>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = table;
+    }
+
+    /// The priority of a name.
+    pub fn get(&self, name: &str) -> Option<i32> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
 }
 
 impl PoolFace {
@@ -39,6 +60,7 @@ impl PoolFace {
             trust_priority: AtomicBool::new(false),
             configured: AtomicBool::new(false),
             detector,
+            objectives: Arc::default(),
         }
     }
 
@@ -89,6 +111,10 @@ pub struct Gateway {
     pub metrics: Arc<Metrics>,
     /// Places of readers of a log.
     pub log_readers: Arc<Semaphore>,
+    /// Who may do what.
+    pub guard: Guard,
+    /// What TLS is spoken with, if it is. Set before anything is served.
+    pub tls: OnceLock<Tls>,
     stopping: AtomicBool,
 }
 
@@ -98,7 +124,44 @@ impl Gateway {
         let metrics = Arc::new(Metrics::new(&options.models));
         let pools = pools.into_iter().map(|pool| (pool.handle.name().to_owned(), pool)).collect();
         let log_readers = Arc::new(Semaphore::new(options.log_readers_max));
-        Gateway { pools, history, options, metrics, log_readers, stopping: AtomicBool::new(false) }
+        let guard = Guard::default();
+        let stopping = AtomicBool::new(false);
+        Gateway { pools, history, options, metrics, log_readers, guard, tls: OnceLock::new(), stopping }
+    }
+
+    /// The terms on which this caller's request becomes an arrival at this pool.
+    ///
+    /// # Errors
+    /// The caller is bound to other pools.
+    pub fn terms<'g>(
+        &'g self,
+        pool: &'g PoolFace,
+        face: Face,
+        actor: Option<&Actor>,
+    ) -> Result<Terms<'g>, Fault> {
+        if let Some(actor) = actor {
+            actor.must_pool(pool.handle.name())?;
+        }
+        let highest = actor.and_then(Actor::max_priority);
+        Ok(Terms {
+            now: pool.handle.clock().now(),
+            face,
+            trust_priority: pool.trusts_priority(),
+            highest: highest.map(|priority| Highest { priority, objectives: &pool.objectives }),
+            counters: &self.metrics.gateway,
+        })
+    }
+
+    /// Counts a request that may not pass, as the fault says.
+    pub fn turned_away(&self, fault: &Fault) {
+        let counters = &self.metrics.gateway;
+        match fault {
+            Fault::Unauthenticated { .. } => GatewayCounters::add(&counters.unauthenticated),
+            Fault::Forbidden { .. } | Fault::PoolForbidden { .. } => {
+                GatewayCounters::add(&counters.forbidden)
+            }
+            _ => {}
+        }
     }
 
     /// The pool of that name; without one the only pool, else the one called `default`.

@@ -11,8 +11,10 @@ pub static WEIR: Table = Table {
             "listen",
             Kind::Socket,
             "127.0.0.1:8080",
-            "Where the gateway listens. Loopback by default: whoever reaches it may admit and complete requests.",
+            "Where the gateway listens. Beyond loopback only with `auth.tokensFile` or `gateway.tls.clientCa`, or with \
+             `weir serve --insecure`.",
         ),
+        Setting::open("auth", Kind::Section(&AUTH), "no tokens", "Who may do what."),
         Setting::open("log", Kind::Section(&LOG), "defaults", "The decision log."),
         Setting::open("gateway", Kind::Section(&GATEWAY), "defaults", "Bounds of the HTTP gateway."),
         Setting::open("envoy", Kind::Section(&ENVOY), "no gRPC", "Envoy's ext_proc and ext_authz over gRPC."),
@@ -58,6 +60,45 @@ pub static WEIR: Table = Table {
             Kind::Count { min: 0, max: 4_096 },
             "64",
             "How many bands traffic may provision in a pool; beyond it 429 `rejected-band-limit`.",
+        ),
+    ],
+};
+
+static AUTH: Table = Table {
+    doc: "Who may do what. Without tokens, and without client certificates (`gateway.tls`), whoever reaches an address may do \
+          everything, so that only loopback is listened on unless `weir serve --insecure` says otherwise.",
+    settings: &[Setting::open(
+        "tokensFile",
+        Kind::Path,
+        "no tokens",
+        "The file of tokens and certificates with their scopes (`admit`, `pool`, `read`, `admin`), highest priorities and \
+         pools; `weir token new` makes its entries. Read again when it changes and on SIGHUP.",
+    )],
+};
+
+static TLS: Table = Table {
+    doc: "TLS on both listeners. The files are read again when they change and on SIGHUP; whether there is TLS takes a restart.",
+    settings: &[
+        Setting::open("cert", Kind::Path, "no TLS", "The certificate and its chain (PEM)."),
+        Setting::open("key", Kind::Path, "no TLS", "Its key (PEM)."),
+        Setting::open(
+            "clientCa",
+            Kind::Path,
+            "no client certificates",
+            "The authorities of client certificates (PEM). Without `auth.tokensFile` whoever has a certificate of theirs may do \
+             everything; with it, what the entry of a name in the certificate says.",
+        ),
+        Setting::new(
+            "clientCertificate",
+            Kind::Choice(&["required", "optional"]),
+            "required",
+            "`optional`: a client without a certificate may show a token instead, and probes need neither.",
+        ),
+        Setting::new(
+            "handshakeTimeout",
+            Kind::Duration { min: Micros(1) },
+            "10s",
+            "The longest that a handshake may take.",
         ),
     ],
 };
@@ -161,6 +202,19 @@ static GATEWAY: Table = Table {
             "Connections that may be open at once, each of which may hold one request.",
         ),
         Setting::new(
+            "writeStallTimeout",
+            Kind::Duration { min: Micros(1) },
+            "30s",
+            "A caller that takes nothing of its answer for so long loses its connection.",
+        ),
+        Setting::new(
+            "maxLogReaders",
+            Kind::Count { min: 1, max: 1_024 },
+            "16",
+            "Readers of a log at once, followers included; each may take a thread.",
+        ),
+        Setting::open("tls", Kind::Section(&TLS), "no TLS", "TLS on both listeners."),
+        Setting::new(
             "closeTimeout",
             Kind::Duration { min: Micros(1) },
             "5s",
@@ -176,8 +230,8 @@ static ENVOY: Table = Table {
             "listen",
             Kind::Socket,
             "no gRPC",
-            "Where gRPC is served, such as 127.0.0.1:9002; without TLS or authentication, so beyond loopback only behind \
-             something that has them.",
+            "Where gRPC is served, such as 127.0.0.1:9002. Tokens, certificates and TLS are those of HTTP; beyond loopback as \
+             `weir.listen`.",
         ),
         Setting::new(
             "failureModeAllow",

@@ -55,6 +55,7 @@ impl Denial {
         match self.status.as_u16() {
             429 => tonic::Code::ResourceExhausted,
             503 => tonic::Code::Unavailable,
+            403 => tonic::Code::PermissionDenied,
             404 => tonic::Code::NotFound,
             400..=499 => tonic::Code::InvalidArgument,
             _ => tonic::Code::Internal,

@@ -1,8 +1,8 @@
 //! The headers of a request that Envoy asks about, as an arrival.
 
 use crate::gateway::admissions;
-use crate::gateway::ask::{Ask, Deadline, Terms};
-use crate::gateway::metrics::GatewayCounters;
+use crate::gateway::ask::{Ask, Deadline};
+use crate::gateway::auth::Actor;
 use crate::gateway::problem::{Fault, Invalid};
 use crate::gateway::state::{Gateway, PoolFace};
 use weir_kernel::{Arrival, Face, Micros, Trace};
@@ -18,6 +18,8 @@ pub struct About {
     pub face: Face,
     /// Shall the kernel choose the endpoint?
     pub choose_endpoint: bool,
+    /// Who asks, where callers are known: Envoy, by the token or certificate of its call.
+    pub actor: Option<Actor>,
 }
 
 /// A request that Envoy asks about.
@@ -66,7 +68,10 @@ impl Question {
     }
 
     /// The arrival at that pool, now.
-    pub fn arrive(mut self, gateway: &Gateway, pool: &PoolFace, about: About) -> Arrival {
+    ///
+    /// # Errors
+    /// Who asks is bound to other pools.
+    pub fn arrive(mut self, gateway: &Gateway, pool: &PoolFace, about: About) -> Result<Arrival, Fault> {
         if let Some(patience) = about.patience.filter(|patience| !patience.is_zero()) {
             self.ask.deadline = match self.ask.deadline {
                 Some(Deadline::In(span)) if span <= patience => self.ask.deadline,
@@ -76,15 +81,7 @@ impl Question {
         }
         self.ask.trace = about.trace.or(self.ask.trace);
         self.ask.choose_endpoint = Some(about.choose_endpoint);
-        let terms = Terms {
-            now: pool.handle.clock().now(),
-            face: about.face,
-            trust_priority: pool.trusts_priority(),
-        };
-        let (arrival, priority_ignored) = self.ask.into_arrival(terms, None);
-        if priority_ignored {
-            GatewayCounters::add(&gateway.metrics.gateway.priority_ignored);
-        }
-        arrival
+        let terms = gateway.terms(pool, about.face, about.actor.as_ref())?;
+        Ok(self.ask.into_arrival(terms, None))
     }
 }

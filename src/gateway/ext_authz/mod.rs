@@ -8,6 +8,7 @@ pub mod message;
 
 use super::admissions::{self, Decided};
 use super::answer::ADMISSION;
+use super::auth::Actor;
 use super::envoy::{About, Denial, Pace, Question, control_headers};
 use super::grpc::message::{HeaderValueOption, HttpStatus, RpcStatus};
 use super::problem::Fault;
@@ -28,6 +29,8 @@ pub struct Call {
     pub trace: Option<Trace>,
     /// How long Envoy waits.
     pub patience: Option<Micros>,
+    /// Who calls, where callers are known.
+    pub actor: Option<Actor>,
 }
 
 /// The service, on one connection.
@@ -56,6 +59,7 @@ impl Authorization {
             trace: call.trace,
             face: Face::Untracked,
             choose_endpoint: false,
+            actor: call.actor,
         };
         let verdict = self.decide(&http, named.as_deref(), about).await;
         // A call has no reaction to wait for: it counts as under way until it is handed to the connection.
@@ -80,7 +84,7 @@ impl Authorization {
             question.suggest_bytes(bytes);
         }
         let pool = question.pool(&self.gateway, named).map_err(failed)?;
-        let arrival = question.arrive(&self.gateway, pool, about);
+        let arrival = question.arrive(&self.gateway, pool, about).map_err(failed)?;
         match admissions::decide(pool, arrival).await.map_err(failed)? {
             Decided::Admitted(admission) => Ok(format!("{}-{}", pool.handle.name(), admission.id)),
             Decided::Refused(refused) => Err(Denial::refused(pool.handle.name(), &caller_id, &refused)),

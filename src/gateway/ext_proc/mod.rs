@@ -13,6 +13,7 @@ mod message;
 use super::admissions::{self, Decided};
 use super::answer::{self, ADMISSION};
 use super::ask;
+use super::auth::Actor;
 use super::body;
 use super::envoy::{About, Denial, Question, control_headers};
 use super::json::{Object, write_text};
@@ -149,10 +150,11 @@ async fn decide(
         trace: None,
         face: Face::Untracked,
         choose_endpoint: false,
+        actor: parts.extensions.get::<Actor>().cloned(),
     };
     let face = question.pool(gateway, pool.as_deref()).map_err(failed)?;
     let name = face.handle.name();
-    let arrival = question.arrive(gateway, face, about);
+    let arrival = question.arrive(gateway, face, about).map_err(failed)?;
     match admissions::decide(face, arrival).await.map_err(failed)? {
         Decided::Admitted(admission) => Ok(admitted(request, name, &admission)),
         Decided::Refused(refusal) => Ok(denied(&Denial::refused(name, &caller_id, &refusal))),

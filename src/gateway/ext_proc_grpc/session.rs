@@ -12,6 +12,7 @@ use super::running::{self, Running};
 use crate::engine::{Admitted, Decision, Pending};
 use crate::gateway::admissions;
 use crate::gateway::answer;
+use crate::gateway::auth::Actor;
 use crate::gateway::body::Bounds;
 use crate::gateway::envoy::{About, Denial, MOMENT, PATIENCE, Pace, Question};
 use crate::gateway::lease::Lease;
@@ -30,6 +31,8 @@ pub struct Call {
     pub trace: Option<Trace>,
     /// The pace of its connection.
     pub pace: Pace,
+    /// Who calls, where callers are known.
+    pub actor: Option<Actor>,
 }
 
 /// A stream that is waited on.
@@ -149,8 +152,9 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             trace: self.call.trace,
             face,
             choose_endpoint: self.modes.picks_endpoint(),
+            actor: self.call.actor.clone(),
         };
-        let arrival = question.arrive(&processor.gateway, pool, about);
+        let arrival = question.arrive(&processor.gateway, pool, about)?;
         let pending = pool.handle.admit(arrival).map_err(answer::unavailable)?;
         Ok(Asked { pool, face, pending })
     }

@@ -69,7 +69,7 @@ impl World {
 
     fn open(&self) -> Stream {
         let (to, inbound) = mpsc::channel(64);
-        let call = Call { pool: None, trace: None, pace: Pace::new() };
+        let call = Call { pool: None, trace: None, pace: Pace::new(), actor: None };
         let from = self.processor.process(call, ReceiverStream::new(inbound));
         Stream { to, from }
     }

@@ -1,4 +1,4 @@
-//! The gRPC listener: HTTP/2 without TLS, as Envoy's clusters speak it to a neighbour.
+//! The gRPC listener: HTTP/2, with TLS where that is set up.
 //!
 //! hyper serves the connections, tonic frames the messages. Not here: what the services do (`../ext_proc_grpc`,
 //! `../ext_authz`).
@@ -7,8 +7,12 @@ mod health;
 pub mod message;
 mod route;
 
+use super::accept::{self, closed};
+use super::auth::Peer;
+use super::envoy::Pace;
 use super::metrics::GatewayCounters;
 use super::state::Gateway;
+use super::tls::{Accepted, Protocols};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -18,14 +22,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
-
-use super::envoy::Pace;
-
-/// How long the accept loop rests when the system has no descriptor left.
-const ACCEPT_REST: Duration = Duration::from_millis(20);
 
 /// An idle connection is asked this often whether its other side still lives, and given as long to answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -34,65 +33,60 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const WINDOWS: (u32, u32) = (1 << 20, 16 << 20);
 
 /// Serves until `closing` turns true and every connection has ended, or `close_timeout` has passed since.
-pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, mut closing: watch::Receiver<bool>) {
+pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, closing: watch::Receiver<bool>) {
     let slots = Arc::new(Semaphore::new(gateway.options.connections_max));
     let services = Services::new(Arc::clone(&gateway));
-    let mut connections = JoinSet::new();
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a gRPC connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_REST).await;
-                    continue;
-                }
-            },
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            () = closed(&mut closing) => break,
-        };
+    let cut = accept::all(listener, closing.clone(), gateway.options.close_timeout, |stream| {
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
             // Envoy opens one per worker: so many are not Envoy's.
             GatewayCounters::add(&gateway.metrics.gateway.connections_refused);
-            continue;
+            return None;
         };
         let (gateway, services, closing) = (Arc::clone(&gateway), services.clone(), closing.clone());
-        connections.spawn(async move {
+        Some(async move {
             gateway.metrics.gateway.connections.fetch_add(1, Ordering::Relaxed);
-            connection(&gateway, services, stream, closing).await;
+            encrypted_or_not(&gateway, services, stream, closing).await;
             gateway.metrics.gateway.connections.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
-        });
-    }
-    drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(gateway.options.close_timeout, all).await.is_err() {
+        })
+    });
+    let cut = cut.await;
+    if cut > 0 {
         // Envoy keeps a stream open as long as its request runs; those that outlive us are Envoy's to end.
-        tracing::info!(connections = connections.len(), "gRPC connections closed with streams open");
-        connections.shutdown().await;
+        tracing::info!(connections = cut, "gRPC connections closed with streams open");
     }
 }
 
-/// Waits for the end of the service (whose sender may be gone by then).
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    let _ = closing.wait_for(|closing| *closing).await;
-}
-
-async fn connection(
+async fn encrypted_or_not(
     gateway: &Gateway,
     services: Services,
     stream: TcpStream,
-    mut closing: watch::Receiver<bool>,
+    closing: watch::Receiver<bool>,
 ) {
     // Messages are small and awaited.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = gateway.tls.get() else {
+        return connection(gateway, services, stream, None, closing).await;
+    };
+    if let Some(Accepted { stream, peer, .. }) = tls.accept(stream, Protocols::Grpc).await {
+        Box::pin(connection(gateway, services, stream, peer, closing)).await;
+    }
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    gateway: &Gateway,
+    services: Services,
+    stream: S,
+    peer: Option<Arc<Peer>>,
+    mut closing: watch::Receiver<bool>,
+) {
     let options = &gateway.options;
     let streams = options.envoy.streams_max;
     let many = usize::try_from(streams).unwrap_or(usize::MAX).saturating_mul(2);
     let pace = Pace::new();
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (services, pace) = (services.clone(), pace.clone());
-        async move { Ok::<_, Infallible>(services.call(request, pace).await) }
+        let (services, pace, peer) = (services.clone(), pace.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(services.call(request, pace, peer.as_deref()).await) }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

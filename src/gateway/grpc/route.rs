@@ -2,11 +2,13 @@
 
 use super::health::{Health, HealthCheckRequest, HealthCheckResponse};
 use crate::gateway::ask;
+use crate::gateway::auth::{Actor, Peer};
 use crate::gateway::envoy::Pace;
 use crate::gateway::ext_authz::message::{CheckRequest, CheckResponse};
 use crate::gateway::ext_authz::{self, Authorization};
 use crate::gateway::ext_proc_grpc::message::{ProcessingRequest, ProcessingResponse};
 use crate::gateway::ext_proc_grpc::{Call, Processor};
+use crate::gateway::problem::Fault;
 use crate::gateway::state::Gateway;
 use crate::gateway::trace::traceparent;
 use crate::gateway::wire_time::grpc_timeout;
@@ -45,7 +47,23 @@ impl Services {
     }
 
     /// Answers one call.
-    pub async fn call(&self, request: Request<Incoming>, pace: Pace) -> http::Response<tonic::body::Body> {
+    pub async fn call(
+        &self,
+        mut request: Request<Incoming>,
+        pace: Pace,
+        peer: Option<&Peer>,
+    ) -> http::Response<tonic::body::Body> {
+        // Probes are for anybody.
+        if request.uri().path() != HEALTH {
+            match self.gateway.guard.rpc(request.headers_mut(), peer) {
+                Ok(Some(actor)) => drop(request.extensions_mut().insert(actor)),
+                Ok(None) => {}
+                Err(fault) => {
+                    self.gateway.turned_away(&fault);
+                    return refused(&fault).into_http();
+                }
+            }
+        }
         match request.uri().path() {
             "/envoy.service.ext_proc.v3.ExternalProcessor/Process" => {
                 let codec = ProstCodec::<ProcessingResponse, ProcessingRequest>::default();
@@ -58,7 +76,7 @@ impl Services {
                 let mut grpc = Grpc::new(codec).max_decoding_message_size(self.message_max);
                 grpc.unary(Check(Authorization::new(Arc::clone(&self.gateway), pace)), request).await
             }
-            "/grpc.health.v1.Health/Check" => {
+            HEALTH => {
                 let codec = ProstCodec::<HealthCheckResponse, HealthCheckRequest>::default();
                 Grpc::new(codec).unary(Health(Arc::clone(&self.gateway)), request).await
             }
@@ -67,6 +85,15 @@ impl Services {
                 Status::unimplemented("not served here").into_http()
             }
         }
+    }
+}
+
+const HEALTH: &str = "/grpc.health.v1.Health/Check";
+
+fn refused(fault: &Fault) -> Status {
+    match fault {
+        Fault::Unauthenticated { .. } => Status::unauthenticated(fault.to_string()),
+        _ => Status::permission_denied(fault.to_string()),
     }
 }
 
@@ -106,7 +133,8 @@ impl StreamingService<ProcessingRequest> for Process {
             Ok(metadata) => metadata,
             Err(status) => return ready(Err(status)),
         };
-        let call = Call { pool, trace, pace: self.pace.clone() };
+        let actor = request.extensions().get::<Actor>().cloned();
+        let call = Call { pool, trace, pace: self.pace.clone(), actor };
         ready(Ok(Response::new(self.processor.process(call, request.into_inner()))))
     }
 }
@@ -121,7 +149,8 @@ impl UnaryService<CheckRequest> for Check {
         let authorization = self.0.clone();
         Box::pin(async move {
             let Metadata { pool, trace, timeout } = Metadata::read(request.metadata())?;
-            let call = ext_authz::Call { pool, trace, patience: timeout };
+            let actor = request.extensions().get::<Actor>().cloned();
+            let call = ext_authz::Call { pool, trace, patience: timeout, actor };
             Ok(Response::new(authorization.check(call, request.into_inner()).await))
         })
     }

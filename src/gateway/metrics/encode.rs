@@ -356,6 +356,13 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> R
             "Raw priorities that the pool does not trust.",
             &counters.priority_ignored,
         ),
+        (
+            "gateway_priority_capped",
+            "Priorities lowered to what their caller's token allows.",
+            &counters.priority_capped,
+        ),
+        ("gateway_unauthenticated", "Requests of callers that are not known.", &counters.unauthenticated),
+        ("gateway_forbidden", "Requests of known callers that may not do that.", &counters.forbidden),
         ("gateway_log_unavailable", "Requests refused since the log took none.", &counters.log_unavailable),
         ("gateway_undelivered", "Admissions that nobody was there to take.", &counters.undelivered),
         (

@@ -41,6 +41,12 @@ pub struct GatewayCounters {
     pub invalid: AtomicU64,
     /// Raw priorities ignored because the pool does not trust them.
     pub priority_ignored: AtomicU64,
+    /// Priorities lowered to what their caller's token allows.
+    pub priority_capped: AtomicU64,
+    /// Requests of callers that are not known (401).
+    pub unauthenticated: AtomicU64,
+    /// Requests of known callers that may not do that (403).
+    pub forbidden: AtomicU64,
     /// Arrivals refused because the log could not take them.
     pub log_unavailable: AtomicU64,
     /// Admissions that nobody was there to take.

@@ -1,0 +1,53 @@
+//! Taking connections until the service ends: what the listeners of HTTP and of gRPC have in common.
+
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long the loop rests when the system has no descriptor left.
+const REST: Duration = Duration::from_millis(20);
+
+/// Serves each connection by what `serve` makes of it (nothing: it is closed at once), until `closing` turns true and
+/// every connection has ended, or `patience` has passed since. How many were cut off then.
+pub async fn all<F>(
+    listener: TcpListener,
+    mut closing: watch::Receiver<bool>,
+    patience: Duration,
+    mut serve: impl FnMut(TcpStream) -> Option<F>,
+) -> usize
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(REST).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            () = closed(&mut closing) => break,
+        };
+        if let Some(connection) = serve(stream) {
+            connections.spawn(connection);
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(patience, all).await.is_ok() {
+        return 0;
+    }
+    let cut = connections.len();
+    connections.shutdown().await;
+    cut
+}
+
+/// Waits for the end of the service (whose sender may be gone by then).
+pub async fn closed(closing: &mut watch::Receiver<bool>) {
+    let _ = closing.wait_for(|closing| *closing).await;
+}
