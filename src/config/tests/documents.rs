@@ -318,6 +318,29 @@ fn grpc_is_off_until_an_address_is_given() {
 }
 
 #[test]
+fn whoever_is_asked_who_it_is_may_come_from_afar() {
+    for text in [
+        "weir: {listen: '0.0.0.0:80', auth: {tokensFile: tokens.yaml}}",
+        "weir: {listen: '0.0.0.0:80', gateway: {tls: {cert: c, key: k, clientCa: a}}}",
+    ] {
+        let effective = good(text);
+        assert!(
+            effective.settings.asks_who() && effective.warnings.is_empty(),
+            "{text}: {:?}",
+            effective.warnings
+        );
+        assert_eq!(effective.settings.beyond_loopback(), ["0.0.0.0:80".parse().unwrap()]);
+    }
+    let alone = good("weir: {listen: '0.0.0.0:80', gateway: {tls: {cert: c, key: k}}}");
+    let tls = alone.settings.gateway.tls.as_ref().unwrap();
+    assert_eq!(
+        (&tls.client_ca, tls.client_required, tls.handshake_timeout),
+        (&None, true, Micros::from_secs(10))
+    );
+    warns(&alone, "weir.listen", "beyond loopback");
+}
+
+#[test]
 fn settings_without_effect_are_said() {
     let effective = good(
         "weir: {listen: '0.0.0.0:80', log: {interval: 1s, rotateBytes: 64Mi, retention: {size: 80Mi}}}

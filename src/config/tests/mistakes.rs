@@ -317,7 +317,13 @@ fn shapes_and_names_are_checked() {
             "weir: {log: {retention: {size: 1Mi}}}\n",
             "line 1: weir.log.retention.size: found \"1Mi\", allowed: 0 for no bound, or at least 16Mi",
         ),
-        ("weir: {auth: {}}\n", "line 1: weir.auth: unknown key; known here: listen"),
+        ("weir: {wheels: {}}\n", "line 1: weir.wheels: unknown key; known here: listen"),
+        ("weir: {auth: {tokenFile: t}}\n", "line 1: weir.auth.tokenFile: unknown key; did you mean"),
+        (
+            "weir: {gateway: {tls: {cert: c}}}\n",
+            "line 1: weir.gateway.tls.key: found nothing, allowed: a file of PEM: cert and key go together",
+        ),
+        ("weir: {gateway: {tls: {clientCa: c}}}\n", "line 1: weir.gateway.tls.cert: found nothing"),
         ("pools: {'../x': {}}\n", "line 1: pools.../x: found the name \"../x\""),
         (
             "pools: {p: {mode: dry-run}}\n",
