@@ -11,31 +11,38 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 /// A running `weir serve` with a pushed saturation.
-struct Served {
-    child: Child,
-    addr: SocketAddr,
-    dir: TempDir,
+pub struct Served {
+    pub child: Child,
+    pub addr: SocketAddr,
+    pub dir: TempDir,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
 const PUSHED: &str = "plugins: [{name: d, type: pushed-saturation-detector}]\n";
 
-fn settings(weir: &str, flow_control: &str) -> String {
+pub fn settings(weir: &str, flow_control: &str) -> String {
     format!("{PUSHED}weir: {weir}\nflowControl: {{saturationDetector: {{pluginRef: d}}, {flow_control}}}\n")
 }
 
 impl Served {
     fn start(settings: &str) -> Served {
-        let dir = tempfile::tempdir().unwrap();
+        Served::start_in(tempfile::tempdir().unwrap(), settings, &[])
+    }
+
+    /// In a directory that may hold more than the settings, which is where it runs.
+    pub fn start_in(dir: TempDir, settings: &str, more: &[&str]) -> Served {
         std::fs::write(dir.path().join("weir.yaml"), settings).unwrap();
         let port_file = dir.path().join("port");
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .args(["serve", "--config"])
             .arg(dir.path().join("weir.yaml"))
+            .args(if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
             .arg("--data")
             .arg(dir.path().join("data"))
             .arg("--port-file")
             .arg(&port_file)
+            .args(more)
+            .current_dir(dir.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -63,11 +70,11 @@ impl Served {
         Served { child, addr, dir, lines }
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.dir.path().join("weir.yaml")
     }
 
-    async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> Reply {
         call(self.addr, "GET", path, &[], b"").await
     }
 
@@ -88,7 +95,7 @@ impl Served {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
 
-    async fn until(&self, what: &str, mut so: impl AsyncFnMut() -> bool) {
+    pub async fn until(&self, what: &str, mut so: impl AsyncFnMut() -> bool) {
         let began = Instant::now();
         while !so().await {
             assert!(began.elapsed() < PATIENCE, "waited in vain for: {what}");
@@ -103,13 +110,13 @@ impl Served {
         .await;
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
     /// Waits for a line that holds this.
-    fn said(&self, what: &str) -> String {
+    pub fn said(&self, what: &str) -> String {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             match self.lines.recv_timeout(Duration::from_millis(100)) {
@@ -121,7 +128,7 @@ impl Served {
     }
 
     /// Its exit code.
-    fn ended(&mut self) -> Option<i32> {
+    pub fn ended(&mut self) -> Option<i32> {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -133,7 +140,7 @@ impl Served {
     }
 
     /// The log of the stopped service.
-    fn log(&self) -> Vec<Value> {
+    pub fn log(&self) -> Vec<Value> {
         let logs = weir_log::reader::Logs::open(&self.dir.path().join("data")).unwrap();
         let open = weir_log::reader::Bound::Open;
         let steps = logs.reader("default", open, open).steps();

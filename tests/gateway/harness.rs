@@ -241,6 +241,17 @@ impl Connection {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// The same where the other side may have had enough already.
+    pub async fn raw_if_open(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    /// Waits for its end, with nothing more to read.
+    pub async fn is_closed(&mut self) -> bool {
+        let more = tokio::time::timeout(PATIENCE, self.more()).await.expect("not closed in time");
+        !more
+    }
+
     pub async fn reply(&mut self) -> Reply {
         tokio::time::timeout(PATIENCE, self.read_reply()).await.expect("no answer in time")
     }

@@ -9,6 +9,8 @@ mod binary;
 mod bounds;
 mod ext_proc;
 mod harness;
+mod heads;
 mod pools;
 mod refusal;
 mod reports;
+mod tls;
