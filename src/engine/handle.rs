@@ -167,7 +167,7 @@ impl PoolHandle {
         self.ask_for(message, |fate| fate, Fate::Unavailable)
     }
 
-    fn ask_for<T, U>(
+    pub(super) fn ask_for<T, U>(
         &self,
         message: impl FnOnce(oneshot::Sender<T>) -> Message,
         heard: fn(T) -> U,

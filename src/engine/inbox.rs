@@ -5,6 +5,7 @@
 
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::pending::{Promise, Slot};
+use super::revocation::{Revocation, Revoking};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,18 @@ pub(super) enum Message {
     Policy(Box<Policy>, oneshot::Sender<Result<Change, Unavailable>>),
     Objectives(ObjectivesChange, oneshot::Sender<Result<Change, Unavailable>>),
     WatchLease(RequestId, oneshot::Sender<LeaseNotice>),
+    /// Somebody waits for the revocation of this lease.
+    Revocation(RequestId, oneshot::Sender<Revocation>),
+    /// An operator's order.
+    Revoke {
+        request: RequestId,
+        by: String,
+        why: String,
+        to: oneshot::Sender<Revoking>,
+    },
+    Undeliverable(RequestId),
+    /// A long poll of this request begins or ends.
+    Watch(RequestId, bool),
     /// No new requests; the end comes when all is drained.
     Stop {
         drain_until: Micros,
@@ -44,11 +57,15 @@ impl Message {
                 }
             }
             Message::Policy(_, to) | Message::Objectives(_, to) => drop(to.send(Err(why))),
+            Message::Revoke { to, .. } => drop(to.send(Revoking::Unavailable(why))),
             // Dropping the sender of a watch tells the other side; nobody waits for the rest.
             Message::Abandon(_)
             | Message::FirstByte(_)
             | Message::Observe(_)
             | Message::WatchLease(..)
+            | Message::Revocation(..)
+            | Message::Undeliverable(_)
+            | Message::Watch(..)
             | Message::Stop { .. } => {}
         }
     }
@@ -91,6 +108,8 @@ pub(super) struct Lanes {
     pub observations: usize,
     /// Somebody moved the clock, or the log has news: look again.
     pub poked: bool,
+    /// A revocation is outstanding, so that whoever asks for it must be told now.
+    pub revoking: bool,
     asleep: bool,
 }
 
@@ -144,6 +163,7 @@ impl Inbox {
             refused_since: Micros::ZERO,
             observations: 0,
             poked: false,
+            revoking: false,
             asleep: false,
         };
         Inbox { lanes: Mutex::new(lanes), wake: Condvar::new(), arrivals_max }
@@ -184,6 +204,20 @@ impl Inbox {
         lanes.first.push_back(message);
         lanes.put += 1;
         self.rouse(lanes);
+        Ok(())
+    }
+
+    /// The same for what can wait until the thread is awake for something else, before which nothing new can be decided.
+    pub fn put_quietly(&self, message: Message) -> Result<(), Unavailable> {
+        let mut lanes = self.lock();
+        if let Intake::Closed(why @ (Unavailable::Stopped | Unavailable::Failed)) = lanes.intake {
+            return Err(why);
+        }
+        lanes.first.push_back(message);
+        lanes.put += 1;
+        if lanes.revoking {
+            self.rouse(lanes);
+        }
         Ok(())
     }
 

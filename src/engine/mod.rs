@@ -2,7 +2,7 @@
 //!
 //! A pool has one OS thread that owns its state: it takes inputs from a bounded inbox, stamps them, lets the
 //! kernel decide, hands the steps to the log, and answers callers once those steps are durable. Only this
-//! module reads the clock for the kernel. Not here: HTTP, scraping, configuration files, the log's own format.
+//! module reads the clock for the kernel. How faces hear that a lease is taken back: `revocation.rs`. Not here: HTTP, scraping, configuration files, the log's own format.
 
 mod clock;
 mod decision;
@@ -16,6 +16,7 @@ mod pending;
 mod place;
 mod pool;
 mod release;
+mod revocation;
 mod service;
 mod turn;
 
@@ -25,6 +26,7 @@ pub use handle::{Answer, PoolHandle, PoolStatus};
 pub use ids::{ExternalId, IdError};
 pub use pending::Pending;
 pub use place::{LogOptions, Place};
+pub use revocation::{Revocation, Revoked, Revoking, Watching};
 pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, PoolOptions};
 
 #[cfg(test)]

@@ -260,6 +260,7 @@ impl Pool {
                 }
             }
             let span = span.flatten().into_iter().chain(gathering).min();
+            lanes.revoking = self.state.revoked().next().is_some();
             lanes = shared.inbox.sleep(lanes, span);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
 use super::pending::{Promise, Slot};
+use super::revocation::{Listeners, Revocation, Revoking};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -16,6 +17,8 @@ pub(super) enum Release {
     Fate(oneshot::Sender<Fate>, Fate),
     Change(oneshot::Sender<Result<Change, Unavailable>>, Change),
     Lease(oneshot::Sender<LeaseNotice>, LeaseNotice),
+    Revoked(oneshot::Sender<Revocation>, Revocation),
+    Revoking(oneshot::Sender<Revoking>, Revoking),
     Reply(super::inbox::Reply),
 }
 
@@ -27,6 +30,8 @@ impl Release {
             Release::Fate(to, fate) => drop(to.send(fate)),
             Release::Change(to, change) => drop(to.send(Ok(change))),
             Release::Lease(to, notice) => drop(to.send(notice)),
+            Release::Revoked(to, revocation) => drop(to.send(revocation)),
+            Release::Revoking(to, answer) => drop(to.send(answer)),
             Release::Reply(reply) => reply(),
         }
     }
@@ -38,7 +43,8 @@ impl Release {
             Release::Fate(to, _) => drop(to.send(Fate::Unavailable(why))),
             Release::Change(to, _) => drop(to.send(Err(why))),
             // Dropping the sender tells the other side.
-            Release::Lease(..) | Release::Reply(_) => {}
+            Release::Lease(..) | Release::Revoked(..) | Release::Reply(_) => {}
+            Release::Revoking(to, _) => drop(to.send(Revoking::Unavailable(why))),
         }
     }
 }
@@ -60,6 +66,7 @@ pub(super) struct Waiters {
     leases: HashMap<RequestId, Vec<oneshot::Sender<LeaseNotice>>>,
     /// Leases that cannot outlive the process, for an orderly stop.
     tied: HashSet<RequestId>,
+    pub listeners: Listeners,
 }
 
 impl Waiters {
@@ -114,8 +121,10 @@ impl Waiters {
                 Event::Repeated { of, .. } => self.repeated(state, step, *of, to),
                 Event::Dispatched(e) => self.dispatched(state, step, e, to),
                 Event::Evicted(e) => self.evicted(step, e, to),
+                Event::RevocationIssued(e) => self.listeners.issued(state, step, e, to),
                 Event::LeaseEnded(e) => {
                     self.tied.remove(&e.request);
+                    self.listeners.over(e.request);
                     for watcher in self.leases.remove(&e.request).unwrap_or_default() {
                         let notice = LeaseNotice { seq: step.seq, end: e.end, cause: e.cause, ran: e.ran };
                         to.push(Release::Lease(watcher, notice));
@@ -200,6 +209,7 @@ impl Waiters {
     }
 
     fn evicted(&mut self, step: &Step, e: &Evicted, to: &mut Vec<Release>) {
+        self.listeners.over(e.request);
         let Some(waiter) = self.queued.remove(&e.request) else {
             return;
         };
@@ -249,6 +259,7 @@ impl Waiters {
             }
         }
         self.leases.clear();
+        self.listeners.clear();
     }
 }
 

@@ -5,6 +5,7 @@ use super::inbox::Message;
 use super::pending::{Promise, Slot};
 use super::pool::Pool;
 use super::release::{Release, fate};
+use super::revocation::revoking;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -50,6 +51,23 @@ impl Pool {
             Message::WatchLease(request, to) => {
                 if self.state.lease(request).is_some() {
                     self.waiters.watch_lease(request, to);
+                }
+            }
+            Message::Revocation(request, to) => {
+                self.answers.extend(self.waiters.listeners.wait(&self.state, request, to));
+            }
+            Message::Revoke { request, by, why, to } => {
+                self.decide(Input::Revoke { request, by, why });
+                if let Some(step) = self.building.last() {
+                    self.answers.push(Release::Revoking(to, revoking(step)));
+                }
+            }
+            Message::Undeliverable(request) => {
+                self.decide(Input::Undeliverable { request });
+            }
+            Message::Watch(request, watching) => {
+                if self.waiters.listeners.poll(&self.state, request, watching) {
+                    self.decide(Input::Watched { request, watching });
                 }
             }
             Message::Stop { drain_until } => {

@@ -6,12 +6,12 @@
 
 use super::json::Object;
 use super::problem::{self, Fault};
-use crate::engine::{Admitted, Fate, Refused, Unavailable};
+use crate::engine::{Admitted, Fate, Refused, Revocation, Unavailable};
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use weir_kernel::Reason;
+use weir_kernel::{Reason, RequestId};
 
 /// Our word for a refusal.
 pub const DROPPED: &str = "x-weir-dropped-reason";
@@ -121,6 +121,23 @@ pub fn refusal_body(pool: &str, caller_id: &str, refused: &Refused) -> Vec<u8> {
         .plain_opt("held", refused.limit.map(|limit| limit.held))
         .plain_opt("limitValue", refused.limit.map(|limit| limit.limit))
         .plain_opt("retryAfterSeconds", refused.retry_after)
+        .finish()
+}
+
+/// The body for the caller of a request that was taken back while it ran.
+pub fn revoked_body(pool: &str, caller_id: &str, request: RequestId, revocation: &Revocation) -> Vec<u8> {
+    let (status, reason, _) = reason_status(revocation.reason());
+    Object::new()
+        .text("type", "about:blank")
+        .text("title", status.canonical_reason().unwrap_or("Error"))
+        .plain("status", status.as_u16())
+        .text("detail", detail(revocation.reason()))
+        .text("reason", reason)
+        .plain("sequence", revocation.seq)
+        .text("requestId", caller_id)
+        .text("id", &format!("{pool}-{request}"))
+        .text("pool", pool)
+        .plain("revocation", revocation.number)
         .finish()
 }
 

@@ -47,7 +47,8 @@ impl State {
         self.check_expiry()?;
         self.check_indexes()?;
         self.check_gauge()?;
-        self.check_leases()
+        self.check_leases()?;
+        self.check_revocations()
     }
 
     /// 1: arrivals = queued + queue outcomes other than `Dispatched` + in flight + lease ends.
@@ -197,6 +198,30 @@ impl State {
         holds(0, &format!("kept gauge: {kept_one} is not {afresh}"), same)?;
         let (kept_one, afresh) = (kept.choose(&self.policy.detector), self.choose_afresh());
         holds(0, &format!("kept choice: {kept_one:?} is not {afresh:?}"), kept_one == afresh)
+    }
+
+    /// 2: a revocation ends once.
+    fn check_revocations(&self) -> Result<(), Violation> {
+        let all = &self.revocations;
+        let open = |l: &crate::leases::Lease| l.revocation.as_ref().is_some_and(|r| r.end.is_none());
+        let outstanding = self.leases.values().filter(|lease| open(lease)).count() as u64;
+        let ended: u64 = all.ends.iter().sum();
+        equal(2, "revocations issued", all.issued, ended + outstanding)?;
+        equal(0, "outstanding revocations", all.outstanding.len() as u64, outstanding)?;
+        for (due, id) in &all.outstanding {
+            let mine = self.leases.get(id).and_then(|lease| lease.revocation.as_ref());
+            let same = mine.is_some_and(|revocation| revocation.due == *due);
+            holds(0, &format!("revocation of {id} is indexed at {}", due.0), same)?;
+        }
+        let polled = |face| matches!(face, Face::Held | Face::Ticket);
+        let known = |id| {
+            self.leases
+                .get(id)
+                .map(|l| l.face)
+                .or_else(|| self.queued.get(id).map(|q| q.face))
+                .is_some_and(polled)
+        };
+        holds(0, "somebody waits on what is not there", all.watched.iter().all(known))
     }
 
     fn check_leases(&self) -> Result<(), Violation> {

@@ -253,6 +253,7 @@ pub(crate) fn apply_dispatched(state: &mut State, e: &Dispatched) {
         orphan: false,
         doomed: false,
         key: queued.key,
+        revocation: None,
     };
     crate::leases::insert_lease(state, e.request, lease);
 }

@@ -6,6 +6,9 @@ use crate::restated::{
     RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause,
     RestatedProgram, RestatedQueued,
 };
+use crate::revocation::{
+    Reclaimed, RestatedRevocation, RestatedRevocations, RevocationEnded, RevocationIssued,
+};
 use crate::{Cause, LeaseEnd, Micros, Outcome, Policy, Ratio, Reason};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -168,6 +171,20 @@ pub enum Event {
     RestatedPause(Box<RestatedPause>),
     /// Snapshot: a queued request that a purge has still to remove.
     RestatedPurge { request: RequestId },
+    /// A lease is ordered to end early.
+    RevocationIssued(RevocationIssued),
+    /// A revocation ended: confirmed, timed out or undeliverable.
+    RevocationEnded(RevocationEnded),
+    /// The stream of a lease ended after its revocation had timed out.
+    ConfirmedLate { number: u64, request: RequestId, late: Micros },
+    /// The endpoint's own metrics show that a revoked lease is gone.
+    Reclaimed(Reclaimed),
+    /// The holder of a lease or of a ticket waits on it just now, or does no longer.
+    WatchNoted { request: RequestId, watching: bool },
+    /// Snapshot: the revocation of a lease that still runs.
+    RestatedRevocation(Box<RestatedRevocation>),
+    /// Snapshot: revocations that have ended, counters, and who waits on what.
+    RestatedRevocations(Box<RestatedRevocations>),
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.
@@ -433,4 +450,8 @@ pub enum Ignored {
     NotQueued,
     /// The flow has nothing queued.
     EmptyFlow,
+    /// A revocation of the lease is outstanding already.
+    AlreadyRevoked,
+    /// The request is queued: there is no lease to revoke.
+    NotRunning,
 }

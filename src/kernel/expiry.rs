@@ -2,6 +2,7 @@
 
 use crate::dispatch::remove_queued;
 use crate::leases;
+use crate::revoke;
 use crate::turn::Turn;
 use crate::{
     BudgetKind, Cause, Event, Evicted, KeyAnswer, Micros, Outcome, Reason, Regime, RequestId, SpentBudget,
@@ -15,6 +16,7 @@ enum Due {
     Resume(RequestId),
     Ticket(RequestId),
     Lease(RequestId),
+    Revocation(RequestId),
 }
 
 /// The first instant at which something ends, and what. At one instant our own budget comes first
@@ -30,6 +32,7 @@ fn first(state: &State) -> Option<(Micros, u8, Due)> {
         state.resumable.first().map(|(due, id)| (*due, 2, Due::Resume(*id))),
         lapse(state.tickets.first(), policy.ticket_timeout).map(|(due, id)| (due, 3, Due::Ticket(id))),
         lapse(state.lapsing.first(), policy.lease_timeout).map(|(due, id)| (due, 4, Due::Lease(id))),
+        state.revocations.outstanding.first().map(|(due, id)| (*due, 5, Due::Revocation(*id))),
     ]
     .into_iter()
     .flatten()
@@ -44,6 +47,7 @@ pub(crate) fn is_due(state: &State) -> bool {
     let lapsed = |entry: Option<&(Micros, RequestId)>, span: Micros| !span.is_zero() && past(entry, span);
     state.classes.next_due().is_some_and(|due| due <= now)
         || past(state.deadlines.first(), Micros::ZERO)
+        || past(state.revocations.outstanding.first(), Micros::ZERO)
         || past(state.resumable.first(), Micros::ZERO)
         || lapsed(state.tickets.first(), state.policy.ticket_timeout)
         || lapsed(state.lapsing.first(), state.policy.lease_timeout)
@@ -60,6 +64,7 @@ pub(crate) fn due(turn: &mut Turn<'_>) {
                 Due::Resume(id) => evict(turn, id, Cause::Restarted),
                 Due::Ticket(id) => evict(turn, id, Cause::TicketAbandoned),
                 Due::Lease(id) => leases::lapsed(turn, id),
+                Due::Revocation(id) => revoke::timed_out(turn, id),
             },
             _ => break,
         }
@@ -141,6 +146,7 @@ pub(crate) fn evict(turn: &mut Turn<'_>, id: RequestId, cause: Cause) {
 pub(crate) fn apply_evicted(state: &mut State, e: &Evicted) {
     let Some(queued) = remove_queued(state, e.request) else { return };
     state.counters.outcomes[e.outcome.index()] += 1;
+    state.revocations.watched.remove(&e.request);
     if let Some(key) = queued.key {
         let answer = KeyAnswer {
             outcome: e.outcome,

@@ -59,6 +59,12 @@ pub enum Input {
     Admin(Admin),
     /// More arrivals at this instant than are worth a step each, all refused alike.
     ArrivedMany(ArrivedMany),
+    /// An operator orders a lease to end early; both texts at most 256 bytes.
+    Revoke { request: RequestId, by: String, why: String },
+    /// The face of a revoked lease could not tell its holder.
+    Undeliverable { request: RequestId },
+    /// The holder of a held lease or of a ticket waits on it just now (a long poll), or does no longer.
+    Watched { request: RequestId, watching: bool },
 }
 
 /// A run begins.

@@ -3,6 +3,7 @@
 //! Not here: how many the pool can bear (`gauge.rs`), taking them back.
 
 use crate::endpoints::Totals;
+use crate::revoke::{self, Revocation};
 use crate::turn::Turn;
 use crate::{
     Cancelled, Cause, Ended, Event, Face, Fairness, Idempotency, Ignored, LeaseEnd, LeaseEndCause,
@@ -26,6 +27,7 @@ pub(crate) struct Lease {
     pub(crate) orphan: bool,
     pub(crate) doomed: bool,
     pub(crate) key: Option<Idempotency>,
+    pub(crate) revocation: Option<Box<Revocation>>,
 }
 
 impl Lease {
@@ -90,6 +92,7 @@ pub(crate) fn lapsed(turn: &mut Turn<'_>, id: RequestId) {
 pub(crate) fn end(turn: &mut Turn<'_>, id: RequestId, end: LeaseEnd, cause: Option<LeaseEndCause>) {
     let Some(lease) = turn.state.leases.get(&id) else { return };
     let ran = turn.now().since(lease.dispatched_at);
+    let end = revoke::settle(turn, id, end);
     turn.emit_decision(Event::LeaseEnded(LeaseEnded { request: id, end, ran, cause }));
 }
 
@@ -160,6 +163,7 @@ fn remove_lease(state: &mut State, id: RequestId) -> Option<Box<Lease>> {
     state.lapsing.remove(&(lease.heard_at, id));
     state.orphans.remove(&id);
     state.doomed_leases.remove(&id);
+    revoke::remove_lease(state, id, &lease);
     if let Some(slot) = lease.place() {
         gauge::place_lease(state, slot, id, lease.tokens(), false);
     }

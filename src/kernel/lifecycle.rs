@@ -46,6 +46,7 @@ pub(crate) fn apply_start(state: &mut State, resumable_until: Micros) {
             state.doomed_leases.insert(*id);
         }
     }
+    crate::revoke::apply_start(state, now.since(before));
     state.recovering = !state.doomed_queued.is_empty() || !state.doomed_leases.is_empty();
     state.classes.reindex(&state.clocks);
 }

@@ -53,6 +53,24 @@ pub struct Policy {
     pub resume_window: Micros,
     /// How many idempotency keys are remembered (default 131,072).
     pub idempotency_keys: u32,
+    /// Taking leases back. Left out of the canonical form where it is the default.
+    #[serde(default, skip_serializing_if = "Eviction::is_default")]
+    pub eviction: Eviction,
+}
+
+/// How leases are taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Eviction {
+    /// `enableEviction`: revoke sheddable leases for blocked demand of a higher priority. Operators always may.
+    pub enabled: bool,
+    /// Victims of one decision, at least 1 (default 2).
+    pub max_revocations: u32,
+    /// A revocation whose lease has not ended by then has timed out; above zero (default 10 s).
+    pub confirmation_timeout: Micros,
+    /// How long after a revocation's end the gauge may still show its lease (default 500 ms: a staleness threshold of
+    /// 200 ms, a scrape interval of 50 ms and 250 ms for the engine).
+    pub confirmation_grace: Micros,
 }
 
 /// The settings of one band, resolved.
@@ -264,7 +282,25 @@ impl Default for Policy {
             ticket_timeout: Micros::from_secs(60),
             resume_window: Micros::from_secs(5),
             idempotency_keys: 131_072,
+            eviction: Eviction::default(),
         }
+    }
+}
+
+impl Default for Eviction {
+    fn default() -> Self {
+        Eviction {
+            enabled: false,
+            max_revocations: 2,
+            confirmation_timeout: Micros::from_secs(10),
+            confirmation_grace: Micros::from_millis(500),
+        }
+    }
+}
+
+impl Eviction {
+    fn is_default(&self) -> bool {
+        *self == Eviction::default()
     }
 }
 

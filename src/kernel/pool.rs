@@ -5,6 +5,7 @@
 use crate::turn::Turn;
 use crate::{
     EndpointChange, Event, Hold, Ignored, Input, Micros, Observation, Ratio, Regime, Slot, State, leases,
+    revoke,
 };
 
 /// Rounds with fresh samples that end a blind spell (contract.md row 4).
@@ -18,6 +19,7 @@ pub(crate) fn observed(turn: &mut Turn<'_>, observation: &Observation) {
     turn.emit(Event::Viewed);
     move_gauge(turn, before);
     settle_regime(turn);
+    revoke::note_releases(turn, observation.requested_at);
     crate::lifecycle::settle_orphans(turn);
 }
 
@@ -111,10 +113,12 @@ pub(crate) fn apply_viewed(state: &mut State, input: &Input) {
     for change in &observation.changes {
         if let EndpointChange::Left { slot } = change {
             leases::endpoint_left(state, *slot);
+            revoke::apply_left(state, *slot);
         }
     }
     state.endpoints.observe(observation, state.now);
     state.endpoints.observed = state.seq;
+    revoke::apply_viewed(state);
     let sampled = observation.changes.iter().any(|change| matches!(change, EndpointChange::Sampled { .. }));
     if state.clocks.regime == Regime::NoFreshMetrics {
         let any = sampled && state.endpoints.fresh > 0;

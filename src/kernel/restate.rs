@@ -80,6 +80,7 @@ impl State {
         }));
         out.extend(self.queued.iter().map(|(id, queued)| self.restate_queued(*id, queued)));
         out.extend(self.leases.iter().map(|(id, lease)| restate_lease(*id, lease)));
+        out.extend(self.restate_revocations());
         out.extend(self.keys.iter().map(|(key, entry)| {
             Event::RestatedKey(Box::new(RestatedKey { key, request: entry.request, answer: entry.answer }))
         }));
@@ -250,6 +251,8 @@ fn is_restated(event: &Event) -> bool {
             | Event::RestatedProgram(_)
             | Event::RestatedPause(_)
             | Event::RestatedPurge { .. }
+            | Event::RestatedRevocation(_)
+            | Event::RestatedRevocations(_)
     )
 }
 
@@ -286,6 +289,8 @@ pub(crate) fn apply(state: &mut State, event: &Event) {
         Event::RestatedPurge { request } => {
             state.purging.insert(*request);
         }
+        Event::RestatedRevocation(revocation) => state.read_revocation(revocation),
+        Event::RestatedRevocations(all) => state.read_revocations(all),
         _other => {}
     }
 }
@@ -420,6 +425,7 @@ fn read_lease(state: &mut State, lease: &RestatedLease) {
         orphan: lease.orphan,
         doomed: lease.doomed,
         key: lease.key,
+        revocation: None,
     };
     leases::insert_lease(state, lease.request, entry);
 }

@@ -8,6 +8,7 @@ use crate::endpoints::Endpoints;
 use crate::keys::Keys;
 use crate::leases::Lease;
 use crate::queues::{Band, Flow, Queued};
+use crate::revoke::Revocations;
 use crate::{FlowId, Hold, LeaseEnd, Micros, Outcome, Policy, RequestId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,7 @@ pub struct State {
     /// Leases that lapse, by when their holder was last heard of.
     pub(crate) lapsing: BTreeSet<(Micros, RequestId)>,
     pub(crate) orphans: BTreeSet<RequestId>,
+    pub(crate) revocations: Revocations,
 
     pub(crate) endpoints: Endpoints,
     pub(crate) keys: Keys,
@@ -139,6 +141,7 @@ impl State {
             leases: BTreeMap::new(),
             lapsing: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            revocations: Revocations::default(),
             endpoints: Endpoints::default(),
             keys: Keys::default(),
             programs: BTreeMap::new(),
@@ -185,6 +188,7 @@ impl State {
             timer(self.tickets.first(), policy.ticket_timeout),
             self.resumable.first().map(|(due, _)| *due),
             timer(self.lapsing.first(), policy.lease_timeout),
+            self.revocations.outstanding.first().map(|(due, _)| *due),
             self.idle_flows.first().map(|(since, _)| *since + policy.flow_idle),
             self.idle_bands.first().map(|(since, _)| *since + policy.band_idle),
             self.program_deadline(),

@@ -2,7 +2,7 @@
 
 use crate::{
     DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, admin, arrival, bands, dispatch, expiry,
-    leases, lifecycle, pool, refusals,
+    leases, lifecycle, pool, refusals, revoke,
 };
 use alloc::vec::Vec;
 
@@ -88,6 +88,9 @@ fn take(turn: &mut Turn<'_>) {
         Input::LogResumed { refused, .. } => turn.emit(Event::RefusalsNoted { refused: *refused }),
         Input::Admin(order) => admin::ordered(turn, order),
         Input::ArrivedMany(many) => refusals::arrived_many(turn, many),
+        Input::Revoke { request, .. } => revoke::ordered(turn, *request),
+        Input::Undeliverable { request } => revoke::undeliverable(turn, *request),
+        Input::Watched { request, watching } => revoke::watched(turn, *request, *watching),
     }
     if turn.behind || !matches!(turn.input, Input::Arrived(_) | Input::Ended(_)) {
         // Another regime or other budgets may have made something due at this very instant.
@@ -155,7 +158,9 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
             | Ignored::UnknownSlot
             | Ignored::NoChange
             | Ignored::NotQueued
-            | Ignored::EmptyFlow => {}
+            | Ignored::EmptyFlow
+            | Ignored::AlreadyRevoked
+            | Ignored::NotRunning => {}
         },
         Event::RecoveryEnded => state.recovering = false,
         Event::OrphansSettled { .. } => lifecycle::apply_orphans_settled(state),
@@ -174,6 +179,13 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         | Event::RestatedKey(_)
         | Event::RestatedProgram(_)
         | Event::RestatedPause(_)
-        | Event::RestatedPurge { .. } => crate::restate::apply(state, event),
+        | Event::RestatedPurge { .. }
+        | Event::RestatedRevocation(_)
+        | Event::RestatedRevocations(_) => crate::restate::apply(state, event),
+        Event::RevocationIssued(e) => revoke::apply_issued(state, e),
+        Event::RevocationEnded(e) => revoke::apply_ended(state, e),
+        Event::ConfirmedLate { .. } => state.revocations.late += 1,
+        Event::Reclaimed(e) => revoke::apply_reclaimed(state, e.number),
+        Event::WatchNoted { request, watching } => revoke::apply_watched(state, *request, *watching),
     }
 }

@@ -3,7 +3,7 @@
 use crate::state::Counters;
 use crate::{
     BandOrigin, BandSettings, Face, FlowId, Hold, Idempotency, KeyAnswer, Micros, Policy, Ratio, Regime,
-    RequestId, Role, Slot, State, Whereabouts,
+    RequestId, RevocationEnd, RevocationOrder, Role, Slot, State, Whereabouts,
 };
 
 /// A band as it stands.
@@ -74,6 +74,42 @@ pub struct LeaseView {
     pub face: Face,
     /// When it lapses unless renewed.
     pub lapses_at: Option<Micros>,
+    /// Its holder could be told to end it just now.
+    pub can_be_told: bool,
+    /// Its last revocation.
+    pub revocation: Option<RevocationView>,
+}
+
+/// The revocation of a lease that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevocationView {
+    /// Its number.
+    pub number: u64,
+    /// Who ordered it.
+    pub order: RevocationOrder,
+    /// When it was issued.
+    pub issued_at: Micros,
+    /// When it times out.
+    pub due: Micros,
+    /// How it ended, if it has.
+    pub end: Option<RevocationEnd>,
+}
+
+/// What has become of all revocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RevocationCounts {
+    /// Issued so far.
+    pub issued: u64,
+    /// Ended, by [`RevocationEnd`] in its disk order.
+    pub ends: [u64; RevocationEnd::ALL.len()],
+    /// Streams that ended after their revocation had timed out.
+    pub late: u64,
+    /// Releases that samples have shown.
+    pub reclaimed: u64,
+    /// Not ended.
+    pub outstanding: u64,
+    /// Ended, and perhaps still in the gauge.
+    pub cooling: u64,
 }
 
 /// The pause in force.
@@ -255,7 +291,38 @@ impl State {
             dispatched_at: lease.dispatched_at,
             face: lease.face,
             lapses_at: lapses.then(|| lease.heard_at + self.policy.lease_timeout),
+            can_be_told: self.can_be_told(id, lease),
+            revocation: lease.revocation.as_deref().map(|revocation| RevocationView {
+                number: revocation.number,
+                order: revocation.order,
+                issued_at: revocation.issued_at,
+                due: revocation.due,
+                end: revocation.end,
+            }),
         })
+    }
+
+    /// What has become of all revocations.
+    pub fn revocations(&self) -> RevocationCounts {
+        let all = &self.revocations;
+        RevocationCounts {
+            issued: all.issued,
+            ends: all.ends,
+            late: all.late,
+            reclaimed: all.reclaimed,
+            outstanding: all.outstanding.len() as u64,
+            cooling: all.cooling.range((self.now, u64::MAX)..).count() as u64,
+        }
+    }
+
+    /// By how much the gauge is expected to fall once every revocation has had its effect.
+    pub fn pending_reclaim(&self) -> Ratio {
+        crate::revoke::pending(self)
+    }
+
+    /// Leases whose revocation is outstanding.
+    pub fn revoked(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.revocations.outstanding.iter().map(|(_, id)| *id)
     }
 
     /// Running requests by number.

@@ -3,9 +3,11 @@
 use weir_kernel::{
     BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, Dispatched, Enqueued, Event, Evicted, Face,
     Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause, LeaseEnded, Limit,
-    LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Regime, Rejected,
-    RejectedMany, RequestId, RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey,
-    RestatedLease, RestatedPause, RestatedProgram, RestatedQueued, Role, Slot, SpentBudget, Whereabouts,
+    LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Reclaimed, Regime,
+    Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling, RestatedCore, RestatedEndpoint,
+    RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram, RestatedQueued,
+    RestatedRelease, RestatedRevocation, RestatedRevocations, RevocationEnd, RevocationEnded,
+    RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Whereabouts,
 };
 
 pub fn all() -> Vec<Event> {
@@ -14,7 +16,61 @@ pub fn all() -> Vec<Event> {
     events.extend(the_rest());
     events.extend(restated());
     events.extend(by_hand());
+    events.extend(revocations());
     events
+}
+
+fn revocations() -> Vec<Event> {
+    let order = RevocationOrder::Reclamation { decision: 7, demand: 10 };
+    vec![
+        Event::RevocationIssued(RevocationIssued {
+            number: 9,
+            request: RequestId(42),
+            order,
+            priority: -10,
+            age: Micros(1_500_000),
+            debit: Ratio(55_556),
+            due: Micros(1_790_000_010_000_000),
+        }),
+        Event::RevocationEnded(RevocationEnded {
+            number: 9,
+            request: RequestId(42),
+            end: RevocationEnd::TimedOut,
+            took: Micros(10_000_000),
+            cooling_until: Some(Micros(1_790_000_010_500_000)),
+        }),
+        Event::ConfirmedLate { number: 9, request: RequestId(42), late: Micros(3_000) },
+        Event::Reclaimed(Reclaimed {
+            number: 8,
+            request: RequestId(41),
+            after: Micros(48_000),
+            took: Micros(51_000),
+        }),
+        Event::WatchNoted { request: RequestId(50), watching: false },
+        Event::RestatedRevocation(Box::new(RestatedRevocation {
+            number: 9,
+            request: RequestId(42),
+            order: RevocationOrder::Operator,
+            issued_at: Micros(25),
+            debit: Ratio(26),
+            due: Micros(27),
+            beyond: Some(-28),
+            end: Some(RevocationEnd::Undeliverable),
+        })),
+        Event::RestatedRevocations(Box::new(RestatedRevocations {
+            numbers: vec![9, 1, 2, 3, 4, 5],
+            cooling: vec![RestatedCooling { until: Micros(29), number: 7, debit: Ratio(30) }],
+            releases: vec![RestatedRelease {
+                number: 8,
+                request: RequestId(41),
+                slot: Some(Slot(3)),
+                issued_at: Micros(31),
+                confirmed_at: Micros(32),
+                beyond: 2,
+            }],
+            watched: vec![RequestId(50), RequestId(60)],
+        })),
+    ]
 }
 
 fn settings() -> BandSettings {

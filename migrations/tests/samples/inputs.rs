@@ -55,6 +55,9 @@ pub fn all() -> Vec<Input> {
             received_at: Micros(1_790_000_000_000_050),
             took: Micros(140_000),
         }),
+        Input::Revoke { request: RequestId(300), by: "ops@example".to_owned(), why: "runaway".to_owned() },
+        Input::Undeliverable { request: RequestId(301) },
+        Input::Watched { request: RequestId(302), watching: true },
     ]
 }
 

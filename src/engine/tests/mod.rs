@@ -4,4 +4,5 @@ mod answers;
 mod durable;
 mod faults;
 mod races;
+mod revocations;
 mod rig;

@@ -1,9 +1,10 @@
 //! A refusal as Envoy is told it, before it is JSON or protobuf.
 
-use crate::engine::Refused;
+use crate::engine::{Refused, Revocation};
 use crate::gateway::answer::{self, DROPPED, LLM_D_DROPPED};
 use crate::gateway::problem::{self, Fault};
 use http::StatusCode;
+use weir_kernel::RequestId;
 
 /// Status, headers and body of a refusal, the same as those of a held admission.
 #[derive(Debug)]
@@ -24,6 +25,13 @@ impl Denial {
         let (status, reason, llm_d) = answer::reason_status(refused.reason);
         let retry_after = refused.retry_after.map(|seconds| seconds.to_string());
         Denial { status, reason, llm_d, retry_after, body: answer::refusal_body(pool, caller_id, refused) }
+    }
+
+    /// Of a request that was taken back while it ran.
+    pub fn revoked(pool: &str, caller_id: &str, request: RequestId, revocation: &Revocation) -> Self {
+        let (status, reason, llm_d) = answer::reason_status(revocation.reason());
+        let body = answer::revoked_body(pool, caller_id, request, revocation);
+        Denial { status, reason, llm_d, retry_after: None, body }
     }
 
     /// Of a request that nothing could be decided about, or whose headers are not allowed.
@@ -66,7 +74,7 @@ impl Denial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_kernel::{Micros, Outcome, Reason, Regime, RequestId};
+    use weir_kernel::{Micros, Outcome, Reason, Regime};
 
     fn refused(reason: Reason, retry_after: Option<u8>) -> Refused {
         Refused {

@@ -1,13 +1,16 @@
 //! One stream from its admission to its end: every part is let go on, its lease ends when the response does, and what the
 //! response says it used is read as it passes.
 //!
-//! Here a lease that is taken back will find its way to Envoy: this loop holds both.
+//! A lease that is taken back becomes an immediate response, whatever has gone by: before the response's headers the
+//! caller gets a plain 429, after them its stream is cut (and the model server's with it). The lease ends when Envoy has
+//! ended the stream.
 
 use super::answers::pass;
-use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest};
+use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse};
 use super::modes::Modes;
 use super::peer::{Next, Over, Peer};
 use super::sight::{Ending, Shown};
+use crate::engine::{Revocation, Revoked};
 use crate::gateway::envoy::UnderWay;
 use crate::gateway::lease::Lease;
 use crate::gateway::usage::UsageReader;
@@ -15,6 +18,22 @@ use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tonic::Status;
 use weir_kernel::Termination;
+
+/// How a request can be taken back: when, and what Envoy is told then.
+pub struct Recall<A> {
+    /// Resolves when it is; none where nobody would see its end.
+    pub revoked: Option<Revoked>,
+    /// The answer that ends it.
+    pub answer: A,
+}
+
+/// Waits for the revocation, where there is one to wait for.
+pub async fn listen(revoked: &mut Option<Revoked>) -> Option<Revocation> {
+    match revoked {
+        Some(revoked) => revoked.await,
+        None => None,
+    }
+}
 
 /// An admitted request.
 #[derive(Debug)]
@@ -27,6 +46,8 @@ pub struct Running {
     body_begun: bool,
     /// The response is an event stream.
     events: bool,
+    /// Envoy has been told to end it.
+    recalled: bool,
     /// When the last part that was shown came; at first, when the request was let go on.
     since: Instant,
 }
@@ -42,6 +63,7 @@ impl Running {
             usage: None,
             body_begun: false,
             events: false,
+            recalled: false,
             since: Instant::now(),
         }
     }
@@ -52,17 +74,19 @@ impl Running {
     }
 
     /// Lets every part go on until there are no more. The release is under way until Envoy reacts, for a `moment` at most;
-    /// that there is a `response` is told when it begins.
+    /// that there is a `response` is told when it begins. Where the lease is taken back, the recall's answer ends it.
     pub async fn follow<S>(
         &mut self,
         peer: &mut Peer<S>,
         under_way: UnderWay,
         moment: Duration,
         response: impl Fn(),
+        recall: Recall<impl Fn(&Revocation) -> ProcessingResponse>,
     ) -> Over
     where
         S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
     {
+        let Recall { mut revoked, answer } = recall;
         self.since = Instant::now();
         let mut moment = std::pin::pin!(tokio::time::sleep(moment));
         let mut under_way = Some(under_way);
@@ -73,6 +97,15 @@ impl Running {
                 () = &mut moment, if under_way.is_some() => {
                     under_way = None;
                     continue;
+                }
+                revocation = listen(&mut revoked), if revoked.is_some() => {
+                    revoked = None;
+                    let Some(revocation) = revocation else { continue };
+                    self.recalled = true;
+                    if peer.tell(answer(&revocation)).await.is_err() {
+                        return Over::Broken;
+                    }
+                    return self.see_out(peer).await;
                 }
             };
             under_way = None;
@@ -86,6 +119,19 @@ impl Running {
             self.see(&part);
             if peer.tell(pass(part, self.modes)).await.is_err() {
                 return Over::Broken;
+            }
+        }
+    }
+
+    /// Envoy has its last answer: what it still shows is seen and not answered, until the stream is over.
+    async fn see_out<S>(&mut self, peer: &mut Peer<S>) -> Over
+    where
+        S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
+    {
+        loop {
+            match peer.next().await {
+                Next::Over(over) => return over,
+                Next::Part(part) => self.see(&part),
             }
         }
     }
@@ -166,6 +212,10 @@ impl Running {
             Shown::Headers => matches!(self.modes.response, BodyMode::Streamed | BodyMode::FullDuplex),
             Shown::All => false,
         };
+        if self.recalled {
+            self.end(Termination::Evicted);
+            return None;
+        }
         let termination = match (self.failed(), cut) {
             (true, _) => Termination::Error,
             (false, true) => Termination::ClientDisconnect,

@@ -8,8 +8,8 @@ use super::message::{BodyMode, Part, ProcessingRequest};
 use super::modes::{Modes, Unserved};
 use super::peer::{First, Next, Peer};
 use super::request::{Gathered, Request, Share};
-use super::running::{self, Running};
-use crate::engine::{Admitted, Decision, Pending};
+use super::running::{self, Recall, Running};
+use crate::engine::{Admitted, Decision, Pending, Revocation, Revoked};
 use crate::gateway::admissions;
 use crate::gateway::answer;
 use crate::gateway::auth::Actor;
@@ -130,7 +130,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             Decided::Over => return Ok(()),
         };
         match decision {
-            Decision::Admitted(admission) => self.release(at, pool, face, &admission).await,
+            Decision::Admitted(admission) => self.release(at, pool, face, &admission, &caller_id).await,
             Decision::Refused(refused) => {
                 self.deny(&Denial::refused(pool.handle.name(), &caller_id, &refused)).await;
             }
@@ -210,7 +210,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
 
     /// Lets the request go on, and stays with it to its end. From here on its lease ends with this stream, whatever
     /// becomes of that.
-    async fn release(&mut self, at: At, pool: &PoolFace, face: Face, admission: &Admitted) {
+    async fn release(&mut self, at: At, pool: &PoolFace, face: Face, admission: &Admitted, caller_id: &str) {
         let lease = face.sees_end().then(|| Lease::new(pool.handle.clone(), admission.id));
         let mut running = Running::new(self.modes, lease);
         let name = pool.handle.name();
@@ -233,7 +233,14 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         // Unless responses are shown, the release itself may end the stream.
         let ends = self.modes.response == BodyMode::None && !sights.responds(name);
         let moment = if ends { PATIENCE } else { MOMENT };
-        let over = running.follow(&mut self.peer, under_way, moment, || sights.response(name)).await;
+        let grpc = self.grpc;
+        let recall = Recall {
+            revoked: face.sees_end().then(|| pool.handle.revocation(admission.id)),
+            answer: |revocation: &Revocation| {
+                denied(&Denial::revoked(name, caller_id, admission.id, revocation), grpc)
+            },
+        };
+        let over = running.follow(&mut self.peer, under_way, moment, || sights.response(name), recall).await;
         if let Some(ending) = running.over(over) {
             self.processor.learn(name, ending);
         }
@@ -288,6 +295,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
         };
         let mut running = Running::new(self.modes, None);
         let mut decided = false;
+        let mut revoked: Option<Revoked> = None;
         let over = loop {
             tokio::select! {
                 biased;
@@ -299,6 +307,14 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
                     decided = true;
                     if let (Decision::Admitted(admission), true) = (decision, face.sees_end()) {
                         running.hold(Lease::new(pool.handle.clone(), admission.id));
+                        revoked = Some(pool.handle.revocation(admission.id));
+                    }
+                }
+                revocation = running::listen(&mut revoked), if revoked.is_some() => {
+                    revoked = None;
+                    if let (Some(_), Some(id)) = (revocation, pending.id()) {
+                        // Envoy heeds no answer.
+                        pool.handle.undeliverable(id);
                     }
                 }
             }

@@ -6,7 +6,9 @@ use super::message::{
     Trailers,
 };
 use super::{Call, Processor};
-use crate::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle, PoolOptions};
+use crate::engine::{
+    Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle, PoolOptions, Revoking,
+};
 use crate::gateway::envoy::Pace;
 use crate::gateway::grpc::message::{HeaderMap, HeaderValue};
 use crate::gateway::{EnvoyOptions, Gateway, History, Options, PoolFace};
@@ -18,7 +20,10 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use weir_kernel::{Cause, Detector, Event, Input, Micros, Policy, Pushed, Ratio, Role, Step, Termination};
+use weir_kernel::{
+    Cause, Detector, Event, Input, Micros, Policy, Pushed, Ratio, RequestId, RevocationEnd, Role, Step,
+    Termination,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -308,6 +313,57 @@ async fn bodies_that_wait_have_a_bound_together_and_give_their_room_back() {
     third.begin(DUPLEX, &[], false).await;
     third.send(Part::RequestBody(body("12345678", true))).await;
     assert!(matches!(third.answer().await, Answer::RequestHeaders(_)));
+}
+
+/// Before the response's headers and after them alike Envoy is told once, and the lease ends when the stream has.
+#[tokio::test]
+async fn a_revoked_request_is_ended_by_an_immediate_response_and_confirmed_by_the_streams_end() {
+    for (modes, responded) in [(LIGHT, false), (LIGHT, true), (DUPLEX, true)] {
+        let mut world = World::start(Options::default()).await;
+        world.saturated(0);
+        let mut stream = world.open();
+        stream.begin(modes, &[("x-request-id", "r")], true).await;
+        assert!(matches!(stream.answer().await, Answer::RequestHeaders(_)));
+        let id =
+            world.step(|step| matches!(step.input, Input::Arrived(_)).then_some(RequestId(step.seq))).await;
+        if responded {
+            stream.send(Part::ResponseHeaders(list(&[(":status", "200")], false))).await;
+            assert!(matches!(stream.answer().await, Answer::ResponseHeaders(_)));
+        }
+        let number = match world.pool.revoke(id, "ops", "test").await {
+            Revoking::Issued { number, .. } => number,
+            other => panic!("not issued: {other:?}"),
+        };
+        let (status, details, body_text) = stream.refused().await;
+        assert_eq!((status, details.as_str()), (429, "weir_evicted"));
+        assert!(body_text.contains("\"requestId\":\"r\""), "{body_text}");
+        assert_eq!(world.pool.peek(weir_kernel::State::in_flight).await, Ok(1), "its stream is still open");
+        drop(stream.to);
+        assert_eq!(world.ended().await, Termination::Evicted);
+        let confirmed = |event: &Event| match event {
+            Event::RevocationEnded(e) if e.number == number => Some(e.end),
+            _ => None,
+        };
+        let end = world.step(|step| step.events.iter().find_map(confirmed)).await;
+        assert_eq!(end, RevocationEnd::Confirmed);
+    }
+}
+
+/// A response that is complete is not taken back any more.
+#[tokio::test]
+async fn a_response_that_ends_first_is_no_longer_revoked() {
+    let mut world = World::start(Options::default()).await;
+    world.saturated(0);
+    let mut stream = world.open();
+    stream.begin(LIGHT, &[], true).await;
+    assert!(matches!(stream.answer().await, Answer::RequestHeaders(_)));
+    let id = world.step(|step| matches!(step.input, Input::Arrived(_)).then_some(RequestId(step.seq))).await;
+    stream.send(Part::ResponseHeaders(list(&[(":status", "200")], true))).await;
+    assert!(matches!(stream.answer().await, Answer::ResponseHeaders(_)));
+    assert_eq!(world.ended().await, Termination::Natural);
+    assert_eq!(world.pool.revoke(id, "ops", "late").await, Revoking::Unknown);
+    drop(stream.to);
+    assert!(stream.from.next().await.is_none(), "nothing more is said");
 }
 
 /// Part number `kind` of a stream, with a look of its own.

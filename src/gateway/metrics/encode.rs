@@ -4,7 +4,7 @@
 
 use super::histogram::Histogram;
 use super::projection::{Projection, QueueKey, Shared};
-use super::{GatewayCounters, Metrics};
+use super::{GatewayCounters, Metrics, revocations};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -64,7 +64,7 @@ pub struct Exposition {
     pub flow_control_only: bool,
 }
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), Error> {
@@ -72,6 +72,7 @@ impl Collector for Exposition {
         counters(&mut encoder, &inner.pools)?;
         queues(&mut encoder, &inner.pools, &inner.shared)?;
         waits(&mut encoder, &inner.pools, &inner.shared)?;
+        revocations::encode(&mut encoder, &inner.pools)?;
         gauges(&mut encoder, &inner.gauges)?;
         if self.flow_control_only {
             return Ok(());
@@ -83,10 +84,14 @@ impl Collector for Exposition {
 }
 
 /// One series after another under one descriptor.
-struct Series<'e>(MetricEncoder<'e>);
+pub(super) struct Series<'e>(MetricEncoder<'e>);
 
 impl<'e> Series<'e> {
-    fn counter(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<Self, Error> {
+    pub(super) fn counter(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, Error> {
         Ok(Series(encoder.encode_descriptor(name, help, None, MetricType::Counter)?))
     }
 
@@ -94,7 +99,7 @@ impl<'e> Series<'e> {
         Ok(Series(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
     }
 
-    fn count(&mut self, labels: Labels<'_>, value: u64) -> Result<(), Error> {
+    pub(super) fn count(&mut self, labels: Labels<'_>, value: u64) -> Result<(), Error> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
     }
 
@@ -106,7 +111,7 @@ impl<'e> Series<'e> {
 /// A counter of a pool.
 type OfProjection = fn(&Projection) -> u64;
 
-type Pools = BTreeMap<String, Projection>;
+pub(super) type Pools = BTreeMap<String, Projection>;
 
 fn counters(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), Error> {
     let mut series =
@@ -221,7 +226,11 @@ fn waits(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Shared) ->
     Ok(())
 }
 
-fn write(encoder: &mut MetricEncoder<'_>, labels: &Labels<'_>, histogram: &Histogram) -> Result<(), Error> {
+pub(super) fn write(
+    encoder: &mut MetricEncoder<'_>,
+    labels: &Labels<'_>,
+    histogram: &Histogram,
+) -> Result<(), Error> {
     let (sum, count, buckets) = (histogram.sum(), histogram.count(), histogram.buckets());
     encoder.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }

@@ -4,6 +4,7 @@ mod encode;
 mod histogram;
 mod labels;
 mod projection;
+mod revocations;
 
 pub use encode::{BandGauge, PoolGauges};
 

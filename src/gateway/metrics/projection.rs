@@ -5,6 +5,7 @@
 
 use super::histogram::Histogram;
 use super::labels::{Labels, OTHER};
+use super::revocations::Revocations;
 use std::collections::{BTreeMap, HashMap};
 use weir_kernel::{
     Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RejectedMany, RequestId, RestatedFlow,
@@ -77,6 +78,8 @@ pub struct Projection {
     pub waits: BTreeMap<(QueueKey, Outcome), Histogram>,
     /// From receipt to the step that took it in, by priority.
     pub enqueues: BTreeMap<(QueueKey, Option<Outcome>), Histogram>,
+    /// Revocations.
+    pub revocations: Revocations,
     flows: HashMap<FlowId, (u32, i32)>,
     waiting: HashMap<RequestId, (QueueKey, u64)>,
 }
@@ -167,8 +170,8 @@ impl Projection {
             Event::RegimeChanged { from, to, .. } => *self.regimes.entry((*from, *to)).or_default() += 1,
             Event::RefusalsNoted { refused } => self.refused_unlogged += refused,
             Event::KeyForgotten { .. } => self.keys_forgotten += 1,
-            // The rest moves none of these figures.
-            _ => {}
+            // The rest moves none of these figures, or those of revocations.
+            other => self.revocations.apply(other),
         }
     }
 

@@ -208,3 +208,51 @@ fn c138_refusals_that_are_counted_together_are_all_counted() {
     }
     assert_eq!(metrics.refusals("p")[&Reason::Saturated], 700);
 }
+
+#[test]
+fn revocations_are_counted_by_demand_and_by_end() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    let issued = |number, order| {
+        Event::RevocationIssued(RevocationIssued {
+            number,
+            request: RequestId(number),
+            order,
+            priority: -1,
+            age: Micros(5),
+            debit: Ratio(50_000),
+            due: Micros(10_000_020),
+        })
+    };
+    let ended = |number, end, took| {
+        let cooling_until = Some(Micros(500_020));
+        let request = RequestId(number);
+        Event::RevocationEnded(RevocationEnded { number, request, end, took: Micros(took), cooling_until })
+    };
+    let reclaim = RevocationOrder::Reclamation { decision: 1, demand: 10 };
+    let seen = Reclaimed { number: 1, request: RequestId(1), after: Micros(40_000), took: Micros(43_000) };
+    metrics.apply(
+        "p",
+        &[
+            passed(1, vec![issued(1, reclaim), issued(2, reclaim), issued(3, RevocationOrder::Operator)]),
+            passed(2, vec![ended(1, RevocationEnd::Confirmed, 3_000), Event::Reclaimed(seen)]),
+            passed(3, vec![ended(2, RevocationEnd::TimedOut, 10_000_000)]),
+            passed(4, vec![Event::ConfirmedLate { number: 2, request: RequestId(2), late: Micros(9) }]),
+            passed(5, vec![ended(3, RevocationEnd::Undeliverable, 0)]),
+        ],
+    );
+    let text = metrics.render(Vec::new(), LogMetrics::default(), true);
+    for line in [
+        "weir_flow_control_revocations_issued_total{priority=\"10\",inference_pool=\"p\"} 2",
+        "weir_flow_control_revocations_issued_total{priority=\"operator\",inference_pool=\"p\"} 1",
+        "weir_flow_control_revocations_total{outcome=\"confirmed\",inference_pool=\"p\"} 1",
+        "weir_flow_control_revocations_total{outcome=\"timed_out\",inference_pool=\"p\"} 1",
+        "weir_flow_control_revocations_total{outcome=\"undeliverable\",inference_pool=\"p\"} 1",
+        "weir_flow_control_late_confirmations_total{inference_pool=\"p\"} 1",
+        "weir_flow_control_revocation_confirmation_seconds_sum{inference_pool=\"p\"} 0.003",
+        "weir_flow_control_revocation_reclaim_seconds_count{inference_pool=\"p\"} 1",
+        "llm_d_epp_flow_control_revocation_confirmation_seconds_count{inference_pool=\"p\"} 1",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::time::{show_span, show_time};
 use weir_kernel::{
     BandOrigin, BudgetKind, BudgetSource, Dispatched, Enqueued, Event, Evicted, Hold, Ignored, LeaseEndCause,
-    LeaseEnded, Rejected, RejectedMany,
+    LeaseEnded, Rejected, RejectedMany, RevocationEnded, RevocationIssued, RevocationOrder,
 };
 
 /// The name of an event's kind.
@@ -59,6 +59,13 @@ pub const fn event_kind(event: &Event) -> &'static str {
         Event::RejectedMany(_) => "RejectedMany",
         Event::RestatedPause(_) => "RestatedPause",
         Event::RestatedPurge { .. } => "RestatedPurge",
+        Event::RevocationIssued(_) => "RevocationIssued",
+        Event::RevocationEnded(_) => "RevocationEnded",
+        Event::ConfirmedLate { .. } => "ConfirmedLate",
+        Event::Reclaimed(_) => "Reclaimed",
+        Event::WatchNoted { .. } => "WatchNoted",
+        Event::RestatedRevocation(_) => "RestatedRevocation",
+        Event::RestatedRevocations(_) => "RestatedRevocations",
     }
 }
 
@@ -124,6 +131,8 @@ fn details(event: &Event) -> String {
             Ignored::NoChange => "no change",
             Ignored::NotQueued => "not queued",
             Ignored::EmptyFlow => "empty flow",
+            Ignored::AlreadyRevoked => "already revoked",
+            Ignored::NotRunning => "not running",
         }
         .to_owned(),
         Event::KeyForgotten { key } => format!("key={}", hex(&key[..6])),
@@ -141,7 +150,21 @@ fn details(event: &Event) -> String {
         | Event::RestatedKey(_)
         | Event::RestatedProgram(_)
         | Event::RestatedPause(_)
-        | Event::RestatedPurge { .. } => restated(event),
+        | Event::RestatedPurge { .. }
+        | Event::RestatedRevocation(_)
+        | Event::RestatedRevocations(_) => restated(event),
+        Event::RevocationIssued(e) => issued(e),
+        Event::RevocationEnded(e) => revocation_ended(e),
+        Event::ConfirmedLate { number, request, late } => {
+            format!("request={request} number={number} late={}", show_span(*late))
+        }
+        Event::Reclaimed(e) => {
+            let (after, took) = (show_span(e.after), show_span(e.took));
+            format!("request={} number={} after={after} took={took}", e.request, e.number)
+        }
+        Event::WatchNoted { request, watching } => {
+            format!("request={request} {}", if *watching { "begun" } else { "over" })
+        }
     }
 }
 
@@ -253,6 +276,29 @@ fn lease_ended(e: &LeaseEnded) -> String {
         Some(LeaseEndCause::Cancelled(cause)) => format!(" cause={}", cause.word()),
     };
     format!("request={} {} ran={}{cause}", e.request, e.end.word(), show_span(e.ran))
+}
+
+fn issued(e: &RevocationIssued) -> String {
+    let order = match e.order {
+        RevocationOrder::Operator => String::new(),
+        RevocationOrder::Reclamation { decision, demand } => format!(" decision={decision} demand={demand}"),
+    };
+    format!(
+        "request={} number={} by={}{order} priority={} age={} debit={} due={}",
+        e.request,
+        e.number,
+        e.order.word(),
+        e.priority,
+        show_span(e.age),
+        e.debit,
+        show_time(e.due)
+    )
+}
+
+fn revocation_ended(e: &RevocationEnded) -> String {
+    let cooling =
+        e.cooling_until.map_or_else(String::new, |until| format!(" cooling_until={}", show_time(until)));
+    format!("request={} number={} {} took={}{cooling}", e.request, e.number, e.end.word(), show_span(e.took))
 }
 
 fn hold(by: &Hold) -> String {

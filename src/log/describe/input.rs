@@ -23,6 +23,9 @@ pub const fn input_kind(input: &Input) -> &'static str {
         Input::LogResumed { .. } => "LogResumed",
         Input::Admin(_) => "Admin",
         Input::ArrivedMany(_) => "ArrivedMany",
+        Input::Revoke { .. } => "Revoke",
+        Input::Undeliverable { .. } => "Undeliverable",
+        Input::Watched { .. } => "Watched",
     }
 }
 
@@ -44,7 +47,13 @@ pub fn input_text(input: &Input) -> String {
                 e.usage.map_or_else(String::new, |u| format!(" tokens={}+{}", u.prompt, u.completion));
             format!("request={} {how}{usage}", e.request)
         }
-        Input::FirstByte { request } | Input::Renewed { request } => format!("request={request}"),
+        Input::FirstByte { request } | Input::Renewed { request } | Input::Undeliverable { request } => {
+            format!("request={request}")
+        }
+        Input::Revoke { request, by, why } => format!("request={request} by={by:?} why={why:?}"),
+        Input::Watched { request, watching } => {
+            format!("request={request} {}", if *watching { "begun" } else { "over" })
+        }
         Input::TimePassed | Input::Stopped => String::new(),
         Input::PolicyChanged(change) => format!("policy={}", super::event::hex(&change.digest[..6])),
         Input::ObjectivesChanged(change) => {

@@ -35,7 +35,11 @@ pub fn concerns(step: &Step, request: RequestId) -> bool {
         }
         Input::Cancelled(cancelled) => cancelled.request == request,
         Input::Ended(ended) => ended.request == request,
-        Input::FirstByte { request: named } | Input::Renewed { request: named } => *named == request,
+        Input::FirstByte { request: named }
+        | Input::Renewed { request: named }
+        | Input::Revoke { request: named, .. }
+        | Input::Undeliverable { request: named }
+        | Input::Watched { request: named, .. } => *named == request,
         Input::Started(_)
         | Input::Observed(_)
         | Input::TimePassed
@@ -62,6 +66,11 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         Event::RestatedLease(e) => Some(e.request),
         Event::RestatedKey(e) => Some(e.request),
         Event::RestatedPurge { request } => Some(*request),
+        Event::RevocationIssued(e) => Some(e.request),
+        Event::RevocationEnded(e) => Some(e.request),
+        Event::Reclaimed(e) => Some(e.request),
+        Event::ConfirmedLate { request, .. } | Event::WatchNoted { request, .. } => Some(*request),
+        Event::RestatedRevocation(e) => Some(e.request),
         Event::StartNoted { .. }
         | Event::PolicyAdopted
         | Event::ObjectivesAdopted
@@ -100,7 +109,8 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         | Event::RestatedBand(_)
         | Event::RestatedFlow(_)
         | Event::RestatedProgram(_)
-        | Event::RestatedEndpoint(_) => None,
+        | Event::RestatedEndpoint(_)
+        | Event::RestatedRevocations(_) => None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Goal: no order of a few facts breaks an invariant. Method: every sequence of up to seven inputs over three requests
-//! and two endpoints; after each step `check`, the oracle of the random worlds, and a folded twin beside the live state.
+//! (which may be revoked) and two endpoints; after each step `check`, the oracle of the random worlds, and a folded twin beside the live state.
 //!
 //! All inputs of a sequence come at one instant; only `Pass` moves the clock, to the next deadline. A state that was
 //! reached before by as many inputs is not expanded again, nor is an input that changes nothing.
@@ -37,11 +37,15 @@ enum Letter {
     OtherLeft,
     EndOldest,
     CancelNewest,
+    /// An operator's order for the newest lease.
+    RevokeNewest,
+    /// The holder of the ticket begins to wait, or no longer does.
+    WatchTicket,
     Restart,
     Pass,
 }
 
-const LETTERS: [Letter; 14] = [
+const LETTERS: [Letter; 16] = [
     Letter::ArriveShort,
     Letter::ArriveKeyed,
     Letter::Repeat,
@@ -54,6 +58,8 @@ const LETTERS: [Letter; 14] = [
     Letter::OtherLeft,
     Letter::EndOldest,
     Letter::CancelNewest,
+    Letter::RevokeNewest,
+    Letter::WatchTicket,
     Letter::Restart,
     Letter::Pass,
 ];
@@ -75,6 +81,7 @@ fn settings() -> Policy {
         lease_timeout: Micros::from_secs(4),
         ticket_timeout: Micros::from_millis(2_500),
         flow_idle: Micros::from_secs(10),
+        eviction: Eviction { confirmation_timeout: Micros::from_millis(700), ..Eviction::default() },
         ..Policy::default()
     };
     policy.bands = BTreeMap::from([
@@ -165,6 +172,24 @@ impl Node {
             Letter::CancelNewest => {
                 let newest = self.live.queued_requests().chain(self.live.leases()).max()?;
                 Some(Input::Cancelled(Cancelled { request: newest, cause: Cause::ClientDisconnect }))
+            }
+            Letter::RevokeNewest => self.live.leases().max().map(|request| Input::Revoke {
+                request,
+                by: String::new(),
+                why: String::new(),
+            }),
+            Letter::WatchTicket => {
+                let face = |id: RequestId| {
+                    self.live
+                        .lease(id)
+                        .map(|l| l.face)
+                        .or_else(|| self.live.queued_request(id).map(|q| q.face))
+                };
+                let all = self.live.queued_requests().chain(self.live.leases());
+                let request = all.filter(|id| face(*id) == Some(Face::Ticket)).max()?;
+                let watching =
+                    self.path.iter().filter(|letter| **letter == Letter::WatchTicket).count() % 2 == 0;
+                Some(Input::Watched { request, watching })
             }
             Letter::Restart => Some(start()),
             Letter::Pass => Some(Input::TimePassed),

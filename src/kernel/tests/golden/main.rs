@@ -15,7 +15,7 @@ use weir_kernel::*;
 type World = (&'static str, fn() -> Policy, &'static str);
 
 /// The behaviour that these digests are of, and the worlds.
-const GOLDEN: (u32, [World; 5]) = (
+const GOLDEN: (u32, [World; 6]) = (
     1,
     [
         ("defaults", Policy::default, "73f42c1fc1edf7fcbdda5e323fa8042f1b37a54958237c8ddf16b225b4c41b20"),
@@ -23,6 +23,7 @@ const GOLDEN: (u32, [World; 5]) = (
         ("service", service, "ce2faf73d7b0c726ad63691740a0f81380877d8ef9422263ada52c5e5a154a41"),
         ("gated", gated, "cb68dcd91bb411d89f95621e3db9769de25173e5a0155fff6b1a3b2b4397416f"),
         ("raw", raw, "1e51ca549052edd384bac73827ac59520cd3f38e4006ed25f2c40cdea7ba2138"),
+        ("revoked", revoked, "473add1aece815b769ceec92dbe35f06d62e202964abe465bbf10f42599022a6"),
     ],
 );
 
@@ -76,6 +77,16 @@ fn gated() -> Policy {
 fn raw() -> Policy {
     let policy = with_bands(Policy::default(), &Fairness::GlobalStrict, Ordering::Fcfs);
     Policy { in_flight_credit: false, observe: true, ..policy }
+}
+
+/// As `turns`, and its leases are revoked (see `input`).
+fn revoked() -> Policy {
+    let eviction = Eviction {
+        confirmation_timeout: Micros::from_millis(400),
+        confirmation_grace: Micros::from_millis(90),
+        ..Eviction::default()
+    };
+    Policy { eviction, ..turns() }
 }
 
 /// Knuth's 64-bit linear congruential generator, its upper half.
@@ -145,7 +156,11 @@ fn input(draw: &mut Draw, state: &State, now: Micros) -> Input {
         0 => RequestId(draw.below(9)),
         n => all[draw.below(n) as usize],
     };
-    match draw.below(60) {
+    let kinds = if state.policy().eviction == Eviction::default() { 60 } else { 72 };
+    match draw.below(kinds) {
+        60..=65 => Input::Revoke { request, by: "ops".into(), why: "golden".into() },
+        66..=70 => Input::Watched { request, watching: draw.below(3) > 0 },
+        71 => Input::Undeliverable { request },
         0 => start(),
         1 => Input::Stopping { drain_until: now + Micros::from_millis(200) },
         2 => Input::ObjectivesChanged(ObjectivesChange {

@@ -15,6 +15,7 @@ mod leases;
 mod oracle;
 mod order;
 mod regimes;
+mod revocations;
 mod script;
 mod settings;
 mod stop;

@@ -166,6 +166,13 @@ impl Script {
             "stopped" => Input::Stopped,
             "pause" | "resume" | "purge" | "purge-flow" | "drain" => parts.by_hand(at, request),
             "flood" => parts.many(at),
+            "revoke" => {
+                let request = request(parts.word(1));
+                Input::Revoke { request, by: "ops".into(), why: "test".into() }
+            }
+            "undeliverable" => Input::Undeliverable { request: request(parts.word(1)) },
+            "watch" => Input::Watched { request: request(parts.word(1)), watching: true },
+            "unwatch" => Input::Watched { request: request(parts.word(1)), watching: false },
             "refused" => Input::LogResumed { since: at, refused: parts.word(1).parse().unwrap() },
             "pool" => Input::Observed(parts.pool(&self.state, at)),
             "join" | "leave" | "sample" | "stale" | "see" => {
@@ -195,6 +202,9 @@ impl Script {
                 "flows" => state.flows().count().to_string(),
                 "bands" => state.bands().count().to_string(),
                 "keys" => state.remembered_keys().to_string(),
+                "outstanding" => state.revocations().outstanding.to_string(),
+                "cooling" => state.revocations().cooling.to_string(),
+                "pending" => state.pending_reclaim().to_string(),
                 "stale" => state.stale_endpoints().to_string(),
                 "arrivals" => state.counters().arrivals.to_string(),
                 "refused-outside" => state.counters().refused_outside.to_string(),

@@ -298,6 +298,14 @@ pub fn outcome_words(
         Event::Resumed => Some("resumed".into()),
         Event::PurgeBegun { requests } => Some(format!("purge of {requests}")),
         Event::Ignored { .. } => Some("ignored".into()),
+        Event::RevocationIssued(e) => Some(format!("{}:revoke", name(e.request))),
+        Event::RevocationEnded(e) => Some(format!("{}:{} {}", name(e.request), e.end.word(), short(e.took))),
+        Event::ConfirmedLate { request, late, .. } => {
+            Some(format!("{}:late {}", name(*request), short(*late)))
+        }
+        Event::Reclaimed(e) => {
+            Some(format!("{}:reclaimed {} {}", name(e.request), short(e.after), short(e.took)))
+        }
         _ => None,
     }
 }

@@ -172,6 +172,28 @@ fn invariants_hold_after_every_step_of_random_worlds() {
     assert!(foreseen > 1_000 || std::env::var_os("WEIR_SEED").is_some(), "{foreseen} refusals foreseen");
 }
 
+/// The worlds above would prove little of revocations if these came to nothing in them.
+#[test]
+fn random_worlds_see_every_end_of_a_revocation() {
+    let (mut ends, mut late, mut lost) = ([0; 3], 0, 0);
+    for seed in 0..30 {
+        let (log, state) = run(seed, 1_500);
+        let counts = state.revocations();
+        (0..3).for_each(|end| ends[end] += counts.ends[end]);
+        late += counts.late;
+        let timed_out = |step: &&Step| {
+            step.events.iter().any(|event| match event {
+                Event::RevocationEnded(e) => e.end == RevocationEnd::TimedOut,
+                _ => false,
+            })
+        };
+        let died = |event: &Event| matches!(event, Event::LeaseEnded(e) if e.end == LeaseEnd::Lost);
+        lost += log.iter().filter(timed_out).filter(|step| step.events.iter().any(died)).count();
+    }
+    println!("ends {ends:?}, late {late}, lost with their lease {lost}");
+    assert!(ends.iter().all(|count| *count > 40) && late > 20 && lost > 3, "{ends:?} {late} {lost}");
+}
+
 #[test]
 fn invariants_hold_over_thousands_of_steps() {
     for seed in seeds(8) {

@@ -94,6 +94,12 @@ fn policy(dice: &mut Dice) -> Policy {
         ticket_timeout: Micros::from_millis(dice.pick(&[100, 60_000])),
         resume_window: Micros::from_millis(50),
         idempotency_keys: dice.pick(&[2, 1_000]),
+        eviction: Eviction {
+            enabled: false,
+            max_revocations: dice.pick(&[1, 2, 5]),
+            confirmation_timeout: Micros::from_millis(dice.pick(&[5, 40, 10_000])),
+            confirmation_grace: Micros::from_millis(dice.pick(&[0, 10, 500])),
+        },
     }
 }
 
@@ -250,7 +256,7 @@ fn arrived_many(dice: &mut Dice, now: Micros) -> ArrivedMany {
 }
 
 pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
-    match dice.below(100) {
+    match dice.below(112) {
         0 => start(),
         1 => change(dice),
         2 => Input::ObjectivesChanged(ObjectivesChange {
@@ -278,6 +284,11 @@ pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
         56..=58 => Input::FirstByte { request: some_request(dice, state) },
         59..=62 => Input::Renewed { request: some_request(dice, state) },
         63..=66 => Input::TimePassed,
+        100..=103 => {
+            Input::Revoke { request: some_request(dice, state), by: "ops".into(), why: String::new() }
+        }
+        104 => Input::Undeliverable { request: some_request(dice, state) },
+        105..=111 => Input::Watched { request: some_request(dice, state), watching: !dice.one_in(3) },
         _ => Input::Arrived(arrival(dice, now)),
     }
 }

@@ -5,9 +5,11 @@
 //! (each end at its instant, to the microsecond; contract.md row 3 (a), (b), (c) and row 1).
 
 mod by_hand;
+mod orders;
 mod view;
 
 use by_hand::ByHand;
+use orders::Orders;
 use std::collections::{BTreeMap, BTreeSet};
 use view::Pool;
 use weir_kernel::*;
@@ -55,6 +57,7 @@ pub struct Oracle {
     running: BTreeMap<RequestId, Running>,
     ended: BTreeSet<RequestId>,
     by_hand: ByHand,
+    orders: Orders,
     arrivals: u64,
     refused: u64,
     /// The last step had no room for more.
@@ -77,6 +80,7 @@ impl Oracle {
             running: BTreeMap::new(),
             ended: BTreeSet::new(),
             by_hand: ByHand::default(),
+            orders: Orders::default(),
             arrivals: 0,
             refused: 0,
             full: false,
@@ -133,6 +137,7 @@ impl Oracle {
         self.at = step.at;
         if matches!(step.input, Input::Started(_)) {
             self.restart();
+            self.orders.restart(ran);
         } else {
             self.charge(ran);
         }
@@ -140,12 +145,14 @@ impl Oracle {
         let mut said = 0;
         let mut decided = 0;
         for event in &step.events {
-            decided += usize::from(counts(event));
+            decided += usize::from(orders::counts(step, event));
             said += usize::from(matches!(
                 event,
                 Event::Enqueued(_) | Event::Rejected(_) | Event::Repeated { .. } | Event::RejectedMany(_)
             ));
             self.event(step, event, full_before)?;
+            let late = full_before || !self.punctual || matches!(step.input, Input::Started(_));
+            self.orders.event(step, event, &self.policy, late)?;
         }
         let many = matches!(&step.input, Input::ArrivedMany(many) if many.count > 0);
         if said != usize::from(many || matches!(step.input, Input::Arrived(_))) {
@@ -156,6 +163,7 @@ impl Oracle {
             return Err(format!("{decided} decisions in one step"));
         }
         self.still_there()?;
+        self.orders.compare(step.at, state, self.full)?;
         self.compare(state)
     }
 
@@ -473,19 +481,4 @@ impl Oracle {
 
 fn ok(holds: bool, id: RequestId, what: &str) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err(format!("{id}: {what}")) }
-}
-
-/// Does it take up room in its step?
-fn counts(event: &Event) -> bool {
-    match event {
-        Event::LeaseEnded(e) => e.end != LeaseEnd::Untracked,
-        Event::Dispatched(_)
-        | Event::Evicted(_)
-        | Event::Rejected(_)
-        | Event::RejectedMany(_)
-        | Event::FlowClosed { .. }
-        | Event::BandClosed { .. }
-        | Event::ProgramForgotten { .. } => true,
-        _ => false,
-    }
 }

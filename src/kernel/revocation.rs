@@ -1,0 +1,166 @@
+//! What is on record of revocations: the bodies of their events and of their part of a snapshot.
+//!
+//! Not here: when one is issued and how it ends (`revoke.rs`).
+
+use crate::{Micros, Ratio, RequestId, Slot};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Who ordered a revocation. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum RevocationOrder {
+    /// An operator; who and why is in the input.
+    Operator,
+    /// A reclamation decision, for the band of this priority.
+    Reclamation {
+        /// The decision's number.
+        decision: u64,
+        /// The priority of the demand band.
+        demand: i32,
+    },
+}
+
+impl RevocationOrder {
+    /// The word in logs and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            RevocationOrder::Operator => "operator",
+            RevocationOrder::Reclamation { .. } => "reclamation",
+        }
+    }
+}
+
+/// A lease is ordered to end early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevocationIssued {
+    /// The number of this revocation in the pool's log, from 1.
+    pub number: u64,
+    /// Which lease.
+    pub request: RequestId,
+    /// Who ordered it.
+    pub order: RevocationOrder,
+    /// The lease's priority.
+    pub priority: i32,
+    /// How long the lease had run.
+    pub age: Micros,
+    /// What its end is expected to take off the gauge: saturation / leases in flight, rounded up.
+    pub debit: Ratio,
+    /// Its end must be seen before this, or it counts as timed out.
+    pub due: Micros,
+}
+
+/// How a revocation ended. Each ends once. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum RevocationEnd {
+    /// The lease's stream has ended.
+    Confirmed,
+    /// It had not ended in time, or nobody can tell any more (the lease was lost).
+    TimedOut,
+    /// The holder could not be told.
+    Undeliverable,
+}
+
+impl RevocationEnd {
+    /// Every end, in disk order.
+    pub const ALL: [RevocationEnd; 3] =
+        [RevocationEnd::Confirmed, RevocationEnd::TimedOut, RevocationEnd::Undeliverable];
+
+    /// The word in logs and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            RevocationEnd::Confirmed => "confirmed",
+            RevocationEnd::TimedOut => "timed_out",
+            RevocationEnd::Undeliverable => "undeliverable",
+        }
+    }
+}
+
+/// A revocation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevocationEnded {
+    /// Its number.
+    pub number: u64,
+    /// Which lease.
+    pub request: RequestId,
+    /// How.
+    pub end: RevocationEnd,
+    /// Since it was issued.
+    pub took: Micros,
+    /// Until when the gauge may still show the lease; absent where nothing was revoked.
+    pub cooling_until: Option<Micros>,
+}
+
+/// The endpoint's own metrics show that a revoked lease is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaimed {
+    /// The revocation's number.
+    pub number: u64,
+    /// Which lease it was.
+    pub request: RequestId,
+    /// From the confirmation to when the samples that show it were asked for.
+    pub after: Micros,
+    /// From the order to the same.
+    pub took: Micros,
+}
+
+/// The revocation of a lease that still runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedRevocation {
+    /// Its number.
+    pub number: u64,
+    /// Which lease.
+    pub request: RequestId,
+    /// Who ordered it.
+    pub order: RevocationOrder,
+    /// When it was issued.
+    pub issued_at: Micros,
+    /// Its debit.
+    pub debit: Ratio,
+    /// When it times out.
+    pub due: Micros,
+    /// What the lease's place showed beyond our own leases when it was issued.
+    pub beyond: Option<i64>,
+    /// How it ended, if it has (the lease then runs on).
+    pub end: Option<RevocationEnd>,
+}
+
+/// A revocation that has ended and that the gauge may still show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedCooling {
+    /// Until when.
+    pub until: Micros,
+    /// Its number.
+    pub number: u64,
+    /// Its debit.
+    pub debit: Ratio,
+}
+
+/// A confirmed revocation whose release no sample has shown yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedRelease {
+    /// Its number.
+    pub number: u64,
+    /// Which lease it was.
+    pub request: RequestId,
+    /// Where that ran; absent where that is not known.
+    pub slot: Option<Slot>,
+    /// When it was issued.
+    pub issued_at: Micros,
+    /// When it was confirmed.
+    pub confirmed_at: Micros,
+    /// What that place showed beyond our own leases when it was issued.
+    pub beyond: i64,
+}
+
+/// What belongs to no single lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedRevocations {
+    /// Counters and cursors: see `revoke_restated.rs`, which alone knows the order.
+    pub numbers: Vec<u64>,
+    /// Ended, and perhaps still in the gauge.
+    pub cooling: Vec<RestatedCooling>,
+    /// Confirmed, and not yet seen to be free.
+    pub releases: Vec<RestatedRelease>,
+    /// Requests whose holders wait on them just now (long polls).
+    pub watched: Vec<RequestId>,
+}
