@@ -265,3 +265,29 @@ fn tail_follows_a_running_server_where_the_first_answer_ended() {
     assert!(asked[1].starts_with("GET /v1/pools/chat/log?follow=true&from=3 "), "{asked:?}");
     assert!(fails(&["tail", "--server", &url, "--pool", "chat"], dir.path()).contains("no connection"));
 }
+
+/// A mistyped kind or a range that ends before it begins shows nothing without saying why: both are refused.
+#[test]
+fn what_can_show_nothing_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    for (args, wants) in [
+        (&["--kind", "NONSENSE"][..], &["no such kind", "RejectedMany"][..]),
+        (&["--kind", "Rejectd"], &["did you mean Rejected?"]),
+        (&["--kind", "arrived,dispatchd"], &["did you mean Dispatched?"]),
+        (&["--from", "10", "--to", "5"], &["--to 5 is before --from 10"]),
+        (&["--from", "2026-11-30", "--to", "2026-11-29"], &["is before --from 2026-11-30T00:00:00"]),
+    ] {
+        for command in ["cat", "tail"] {
+            let output = weir(&[&[command, "--data", "data"], args].concat(), dir.path());
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{command} {args:?}: {error}");
+            assert!(wants.iter().all(|want| error.contains(want)), "{command} {args:?}: {error}");
+        }
+    }
+    let export = weir(&["export", "--data", "data", "--from", "9", "--to", "8", "-o", "x"], dir.path());
+    assert_eq!(export.status.code(), Some(2));
+    // One end of each kind, or both the same, are ranges.
+    ok(&["cat", "--data", "data", "--from", "10", "--to", "2026-11-30"], dir.path());
+    assert!(!ok(&["cat", "--data", "data", "--from", "10", "--to", "10"], dir.path()).is_empty());
+}

@@ -79,7 +79,7 @@ pub fn run(args: Args) -> ExitCode {
             if let Some(hint) = error.hint() {
                 eprintln!("{hint}");
             }
-            ExitCode::FAILURE
+            if matches!(error, Failed::Usage(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

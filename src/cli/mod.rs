@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+pub mod admin;
 pub mod bench;
 pub mod config;
 pub mod demo;
@@ -32,6 +33,8 @@ pub enum Command {
     Serve(serve::Args),
     /// Show the whole way on this machine: simulated servers, the service and real trace arrivals.
     Demo(demo::Args),
+    /// Pause, resume, purge, drain a running service by hand.
+    Admin(admin::Args),
     /// Look into, check, export, import or seal a decision log.
     Log(log::Args),
     /// Check or explain a configuration file.
@@ -51,6 +54,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Admin(args) => admin::run(&args),
         Command::Log(args) => log::run(args),
         Command::Config(args) => config::run(args),
         Command::Token(args) => token::run(args),

@@ -123,6 +123,7 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            () = service.drain_ordered() => break,
             _ = hangup.recv() => true,
             _ = look.tick() => false,
         };
@@ -132,8 +133,14 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
             door = Watched::new(door_files(&settings.settings));
         } else if door_changed {
             match service.reload_access(&settings) {
-                Ok(()) => tracing::info!("tokens and certificates were read again"),
-                Err(error) => tracing::error!("tokens and certificates are not changed: {error}"),
+                Ok(()) => {
+                    tracing::info!("tokens and certificates were read again");
+                    service.note_reload(Ok(()));
+                }
+                Err(error) => {
+                    tracing::error!("tokens and certificates are not changed: {error}");
+                    service.note_reload(Err(format!("tokens and certificates are not changed: {error}")));
+                }
             }
         }
     }
@@ -190,6 +197,7 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
         Ok(new) => new,
         Err(mistakes) => {
             tracing::error!("the settings are not changed: {mistakes}");
+            service.note_reload(Err(mistakes.to_string()));
             return;
         }
     };
@@ -200,9 +208,13 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
                 tracing::warn!("{name} differs, which takes a restart");
             }
             tracing::info!("other settings are in force");
+            service.note_reload(Ok(()));
             *settings = new;
         }
-        Err(error) => tracing::error!("not all settings could be changed: {error}"),
+        Err(error) => {
+            tracing::error!("not all settings could be changed: {error}");
+            service.note_reload(Err(format!("not all settings could be changed: {error}")));
+        }
     }
 }
 

@@ -34,6 +34,7 @@ pub use effective::*;
 pub use env::PREFIX as ENV_PREFIX;
 pub use layers::layer;
 pub use load::{DEFAULT_FILE, DEFAULT_POOL, from_text, load, resolve};
+pub use nearest::nearest;
 pub use node::{Entry, Node, Origin, Value};
 pub use plugins::{Plugin, fairness_name, ordering_name, parse_plugin};
 pub use quantity::{QuantityError, parse_quantity};

@@ -3,6 +3,7 @@
 //! A flood of arrivals fills its own lane and is refused there; ends, cancels and observations never wait behind
 //! it. That second lane needs no bound of its own: it holds at most a few entries for each request that was let in.
 
+use super::admin::Obeyed;
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::pending::{Promise, Slot};
 use super::revocation::{Revocation, Revoking};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_kernel::{
-    Arrival, Cancelled, Ended, Micros, ObjectivesChange, Observation, Policy, RequestId, State,
+    Admin, Arrival, Cancelled, Ended, Micros, ObjectivesChange, Observation, Policy, RequestId, State,
 };
 
 /// An arrival and where its answer goes.
@@ -41,6 +42,8 @@ pub(super) enum Message {
     Undeliverable(RequestId),
     /// A long poll of this request begins or ends.
     Watch(RequestId, bool),
+    /// An operator's.
+    Order(Admin, oneshot::Sender<Obeyed>),
     /// No new requests; the end comes when all is drained.
     Stop {
         drain_until: Micros,
@@ -56,6 +59,7 @@ impl Message {
                     let _ = to.send(Fate::Unavailable(why));
                 }
             }
+            Message::Order(_, to) => drop(to.send(Obeyed::Unavailable(why))),
             Message::Policy(_, to) | Message::Objectives(_, to) => drop(to.send(Err(why))),
             Message::Revoke { to, .. } => drop(to.send(Revoking::Unavailable(why))),
             // Dropping the sender of a watch tells the other side; nobody waits for the rest.

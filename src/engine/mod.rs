@@ -4,6 +4,7 @@
 //! kernel decide, hands the steps to the log, and answers callers once those steps are durable. Only this
 //! module reads the clock for the kernel. How faces hear that a lease is taken back: `revocation.rs`. Not here: HTTP, scraping, configuration files, the log's own format.
 
+mod admin;
 mod clock;
 mod decision;
 mod handle;
@@ -20,6 +21,7 @@ mod revocation;
 mod service;
 mod turn;
 
+pub use admin::Obeyed;
 pub use clock::Clock;
 pub use decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
 pub use handle::{Answer, PoolHandle, PoolStatus};

@@ -70,10 +70,9 @@ impl Pool {
                     self.decide(Input::Watched { request, watching });
                 }
             }
+            Message::Order(order, to) => self.ordered(order, to),
             Message::Stop { drain_until } => {
-                if self.drain_until.is_none() {
-                    self.drain_until = Some(drain_until);
-                    self.publish(|status| status.stopping = true);
+                if self.begin_drain(Some(drain_until)) {
                     self.decide(Input::Stopping { drain_until });
                 }
             }

@@ -39,6 +39,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
         reasons.push((pool.handle.name().to_owned(), reason));
     }
     let ok = reasons.is_empty();
+    let reload = gateway.upkeep.last_reload();
     let body = Object::new()
         .text("status", if ok { "ready" } else { "not-ready" })
         .list("reasons", &reasons, |object, (pool, reason)| {
@@ -46,6 +47,8 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
                 .text_opt("pool", Some(pool.as_str()).filter(|pool| !pool.is_empty()))
                 .text("reason", reason)
         })
+        // The settings before it hold on, so that this alone is no reason.
+        .text_opt("lastReloadError", reload.and_then(|reload| reload.error).as_deref())
         .finish();
     answer::json(if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
 }

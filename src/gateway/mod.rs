@@ -3,6 +3,7 @@
 //! Not here: deciding (the kernel), durability (the engine), what endpoints report (the observer).
 
 mod accept;
+mod admin;
 mod admissions;
 mod answer;
 mod ask;

@@ -21,6 +21,8 @@ pub struct Options {
     pub write_stall_max: Duration,
     /// Readers of a log at once, followers included (default 16).
     pub log_readers_max: usize,
+    /// How long queued requests are served once a stop has begun (default 30 s).
+    pub drain_timeout: Duration,
     /// How long answers may take to leave once all is decided (default 5 s).
     pub close_timeout: Duration,
     /// Models that keep a metric label of their own whatever else comes.
@@ -59,6 +61,7 @@ impl Default for Options {
             connections_max: 16_384,
             write_stall_max: Duration::from_secs(30),
             log_readers_max: 16,
+            drain_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),
             models: Vec::new(),
             metrics_compat_llm_d: false,

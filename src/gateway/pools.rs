@@ -42,6 +42,9 @@ struct Seen {
     in_flight: u64,
     endpoints: (u16, u16),
     hold: Option<Hold>,
+    /// Since when, by whom and why it is paused.
+    paused: Option<(Micros, String, String)>,
+    purging: u64,
     bands: Vec<weir_kernel::BandView>,
     budgets: (Micros, Micros),
     outcomes: Vec<(Outcome, u64)>,
@@ -63,6 +66,8 @@ fn see(state: &weir_kernel::State) -> Seen {
         in_flight: state.in_flight(),
         endpoints: (state.endpoint_count(), state.stale_endpoints()),
         hold: state.hold(),
+        paused: state.paused().map(|p| (state.now().since(p.since), p.by.to_owned(), p.why.to_owned())),
+        purging: state.purging(),
         bands: state.bands().collect(),
         budgets: (policy.saturation_budget, policy.no_endpoint_budget),
         outcomes: Outcome::ALL.iter().map(|outcome| (*outcome, counted(*outcome))).collect(),
@@ -77,46 +82,55 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, Segment(name): Segment) -
     let pool = gateway.pool(Some(&name))?;
     let seen = pool.handle.peek(see).await.map_err(answer::unavailable)?;
     let status = pool.handle.status();
-    let body = Object::new()
-        .text("pool", &name)
-        .plain("ready", status.ready() && !gateway.is_stopping())
-        .text("regime", seen.regime.word())
-        .plain("regimeForMs", seen.regime_for.as_millis())
-        .object("saturation", |object| {
-            object.plain("raw", seen.saturation.0).plain("effective", seen.saturation.1)
-        })
-        .object("endpoints", |object| {
-            object.plain("count", seen.endpoints.0).plain("stale", seen.endpoints.1)
-        })
-        .object("queue", |object| {
-            object
-                .plain("requests", seen.queued.0)
-                .plain("bytes", seen.queued.1)
-                // 0 = unlimited, as in the settings.
-                .plain("maxRequests", seen.limits.0)
-                .plain("maxBytes", seen.limits.1)
-                .text_opt("heldBy", seen.hold.map(held_by).as_deref())
-        })
-        .object("budgets", |object| {
-            object
-                .plain("defaultRequestTtlMs", seen.budgets.0.as_millis())
-                .plain("noEndpointRequestTtlMs", seen.budgets.1.as_millis())
-        })
-        .plain("leases", seen.in_flight)
-        .list("bands", &seen.bands, band)
-        .object("outcomes", |object| {
-            seen.outcomes.iter().fold(object, |object, (outcome, count)| object.plain(outcome.word(), count))
-        })
-        .object("log", |object| {
-            object
-                .plain("sequence", seen.seq)
-                .plain("durable", status.durable)
-                .plain("writable", status.log_writable)
-        })
-        .plain("draining", seen.draining)
-        .text("mode", if seen.observe { "observe" } else { "enforce" })
-        .plain("flowControl", seen.flow_control)
-        .finish();
+    let paused = |object: Object| match &seen.paused {
+        Some((span, by, why)) => object.object("paused", |object| {
+            object.plain("forMs", span.as_millis()).text("by", by).text("why", why)
+        }),
+        None => object,
+    };
+    let body = paused(
+        Object::new()
+            .text("pool", &name)
+            .plain("ready", status.ready() && !gateway.is_stopping())
+            .text("regime", seen.regime.word())
+            .plain("regimeForMs", seen.regime_for.as_millis())
+            .object("saturation", |object| {
+                object.plain("raw", seen.saturation.0).plain("effective", seen.saturation.1)
+            })
+            .object("endpoints", |object| {
+                object.plain("count", seen.endpoints.0).plain("stale", seen.endpoints.1)
+            })
+            .object("queue", |object| {
+                object
+                    .plain("requests", seen.queued.0)
+                    .plain("bytes", seen.queued.1)
+                    // 0 = unlimited, as in the settings.
+                    .plain("maxRequests", seen.limits.0)
+                    .plain("maxBytes", seen.limits.1)
+                    .plain_opt("purging", Some(seen.purging).filter(|left| *left > 0))
+                    .text_opt("heldBy", seen.hold.map(held_by).as_deref())
+            }),
+    )
+    .object("budgets", |object| {
+        object
+            .plain("defaultRequestTtlMs", seen.budgets.0.as_millis())
+            .plain("noEndpointRequestTtlMs", seen.budgets.1.as_millis())
+    })
+    .plain("leases", seen.in_flight)
+    .list("bands", &seen.bands, band)
+    .object("outcomes", |object| {
+        seen.outcomes.iter().fold(object, |object, (outcome, count)| object.plain(outcome.word(), count))
+    })
+    .object("log", |object| {
+        object
+            .plain("sequence", seen.seq)
+            .plain("durable", status.durable)
+            .plain("writable", status.log_writable)
+    })
+    .plain("draining", seen.draining)
+    .text("mode", if seen.observe { "observe" } else { "enforce" })
+    .plain("flowControl", seen.flow_control)
+    .finish();
     Ok(answer::json(StatusCode::OK, body))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A query on a path that takes none is ignored; a trailing slash or a longer path is another path, hence 404.
 
+use super::admin;
 use super::admissions;
 use super::answer;
 use super::ext_proc;
@@ -35,6 +36,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/healthz", only(get(health::live), "GET, HEAD"))
         .route("/readyz", only(get(health::ready), "GET, HEAD"))
         .route("/metrics", only(get(health::exposition), "GET, HEAD"))
+        .merge(admin::routes())
         .fallback(no_path)
         .with_state(gateway)
 }
@@ -44,7 +46,8 @@ pub fn is_held<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), "/v1/admissions" | "/ext-proc")
 }
 
-fn only(route: MethodRouter<Arc<Gateway>>, allowed: &'static str) -> MethodRouter<Arc<Gateway>> {
+/// This route for its methods; any other is answered as a problem.
+pub fn only(route: MethodRouter<Arc<Gateway>>, allowed: &'static str) -> MethodRouter<Arc<Gateway>> {
     route.fallback(move || async move { answer::fault(&Fault::NoMethod { allowed }, None) })
 }
 

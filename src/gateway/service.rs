@@ -180,6 +180,16 @@ impl Service {
         self.gateway.guard.is_on()
     }
 
+    /// Waits until an operator orders a drain: then it is time to [`Service::stop`].
+    pub async fn drain_ordered(&self) {
+        self.gateway.upkeep.drain_ordered().await;
+    }
+
+    /// Notes how a reload of the settings ended, for `/readyz` and `GET /admin/config`.
+    pub fn note_reload(&self, outcome: Result<(), String>) {
+        self.gateway.upkeep.note_reload(outcome);
+    }
+
     /// Stops in order: not ready; no new requests; what is queued is served for `drain`, then ended; the last step
     /// made durable; answers sent; connections closed.
     ///
@@ -257,6 +267,7 @@ fn options(settings: &Effective) -> Options {
         connections_max: size(gateway.max_in_flight),
         write_stall_max: span(gateway.write_stall_timeout),
         log_readers_max: size(gateway.max_log_readers),
+        drain_timeout: span(service.drain_timeout),
         close_timeout: span(gateway.close_timeout),
         models: service.metrics_models.clone(),
         metrics_compat_llm_d: service.metrics_compat_llm_d,

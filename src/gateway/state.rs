@@ -1,5 +1,6 @@
 //! What every handler shares: the pools by name, the limits, the figures.
 
+use super::admin::Upkeep;
 use super::ask::{Highest, Terms};
 use super::auth::{Actor, Guard};
 use super::history::History;
@@ -109,6 +110,8 @@ pub struct Gateway {
     pub options: Options,
     /// Figures.
     pub metrics: Arc<Metrics>,
+    /// What operators ordered, and how the last reload went.
+    pub upkeep: Upkeep,
     /// Places of readers of a log.
     pub log_readers: Arc<Semaphore>,
     /// Who may do what.
@@ -126,7 +129,8 @@ impl Gateway {
         let log_readers = Arc::new(Semaphore::new(options.log_readers_max));
         let guard = Guard::default();
         let stopping = AtomicBool::new(false);
-        Gateway { pools, history, options, metrics, log_readers, guard, tls: OnceLock::new(), stopping }
+        let (upkeep, tls) = (Upkeep::default(), OnceLock::new());
+        Gateway { pools, history, options, metrics, upkeep, log_readers, guard, tls, stopping }
     }
 
     /// The terms on which this caller's request becomes an arrival at this pool.
@@ -228,6 +232,7 @@ fn gauges(state: &State) -> PoolGauges {
     });
     let policy = state.policy();
     PoolGauges {
+        paused: state.paused().is_some(),
         saturation: state.saturation(),
         endpoints: (u64::from(state.endpoint_count()), u64::from(state.stale_endpoints())),
         in_flight: state.in_flight(),

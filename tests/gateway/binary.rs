@@ -4,8 +4,9 @@ use crate::harness::{PATIENCE, Reply, call};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -15,59 +16,30 @@ pub struct Served {
     pub child: Child,
     pub addr: SocketAddr,
     pub dir: TempDir,
-    lines: std::sync::mpsc::Receiver<String>,
+    pub lines: Receiver<String>,
 }
 
-const PUSHED: &str = "plugins: [{name: d, type: pushed-saturation-detector}]\n";
+pub const PUSHED: &str = "plugins: [{name: d, type: pushed-saturation-detector}]\n";
 
 pub fn settings(weir: &str, flow_control: &str) -> String {
     format!("{PUSHED}weir: {weir}\nflowControl: {{saturationDetector: {{pluginRef: d}}, {flow_control}}}\n")
 }
 
 impl Served {
-    fn start(settings: &str) -> Served {
+    pub fn start(settings: &str) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), settings, &[])
     }
 
     /// In a directory that may hold more than the settings, which is where it runs.
     pub fn start_in(dir: TempDir, settings: &str, more: &[&str]) -> Served {
         std::fs::write(dir.path().join("weir.yaml"), settings).unwrap();
-        let port_file = dir.path().join("port");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["serve", "--config"])
-            .arg(dir.path().join("weir.yaml"))
-            .args(if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
-            .arg("--data")
-            .arg(dir.path().join("data"))
-            .arg("--port-file")
-            .arg(&port_file)
-            .args(more)
-            .current_dir(dir.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (to, lines) = std::sync::mpsc::channel();
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let each = |stream: Box<dyn std::io::Read + Send>, to: std::sync::mpsc::Sender<String>| {
-            std::thread::spawn(move || {
-                BufReader::new(stream).lines().map_while(Result::ok).for_each(|l| drop(to.send(l)))
-            });
-        };
-        each(Box::new(out), to.clone());
-        each(Box::new(err), to);
-        let began = Instant::now();
-        let addr = loop {
-            if let Ok(text) = std::fs::read_to_string(&port_file) {
-                break text.parse().unwrap();
-            }
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("ended at once: {status}: {:?}", lines.iter().collect::<Vec<_>>());
-            }
-            assert!(began.elapsed() < PATIENCE, "does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let (child, addr, lines) = spawn(dir.path(), more);
         Served { child, addr, dir, lines }
+    }
+
+    /// Starts once more on the same directory, after the end.
+    pub fn again(&mut self) {
+        (self.child, self.addr, self.lines) = spawn(self.dir.path(), &[]);
     }
 
     pub fn file(&self) -> PathBuf {
@@ -78,18 +50,18 @@ impl Served {
         call(self.addr, "GET", path, &[], b"").await
     }
 
-    async fn admit(&self) -> Reply {
+    pub async fn admit(&self) -> Reply {
         call(self.addr, "POST", "/v1/admissions", &[], b"{}").await
     }
 
-    fn admitting(&self, count: usize) -> Vec<JoinHandle<Reply>> {
+    pub fn admitting(&self, count: usize) -> Vec<JoinHandle<Reply>> {
         let addr = self.addr;
         (0..count)
             .map(|_| tokio::spawn(async move { call(addr, "POST", "/v1/admissions", &[], b"{}").await }))
             .collect()
     }
 
-    async fn pool_is(&self, saturation: f64) {
+    pub async fn pool_is(&self, saturation: f64) {
         let body = json!({"endpoints": [{"name": "e"}], "saturation": saturation}).to_string();
         let reply = call(self.addr, "PUT", "/v1/pools/default/endpoints", &[], body.as_bytes()).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -103,7 +75,7 @@ impl Served {
         }
     }
 
-    async fn queued(&self, want: usize) {
+    pub async fn queued(&self, want: usize) {
         self.until("the queue", async || {
             self.get("/v1/pools/default").await.json()["queue"]["requests"] == json!(want)
         })
@@ -147,7 +119,7 @@ impl Served {
         steps.map(|step| weir_log::describe::step_json(&step.unwrap()).unwrap()).collect()
     }
 
-    fn outcomes(log: &[Value]) -> Vec<String> {
+    pub fn outcomes(log: &[Value]) -> Vec<String> {
         let events = log.iter().flat_map(|step| step["events"].as_array().unwrap().clone());
         events
             .filter_map(|event| {
@@ -155,6 +127,48 @@ impl Served {
                 Some(format!("{} {}", inner["outcome"].as_str()?, inner["reason"].as_str()?))
             })
             .collect()
+    }
+}
+
+/// The service on the settings and the data of this directory, its address, and what it says.
+fn spawn(dir: &Path, more: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
+    let port_file = dir.join("port");
+    // Of an earlier start.
+    let _ = std::fs::remove_file(&port_file);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["serve", "--config"])
+        .arg(dir.join("weir.yaml"))
+        .args(if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
+        .arg("--data")
+        .arg(dir.join("data"))
+        .arg("--port-file")
+        .arg(&port_file)
+        .args(more)
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (to, lines) = std::sync::mpsc::channel();
+    let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let each = |stream: Box<dyn std::io::Read + Send>, to: std::sync::mpsc::Sender<String>| {
+        std::thread::spawn(move || {
+            BufReader::new(stream).lines().map_while(Result::ok).for_each(|l| drop(to.send(l)))
+        });
+    };
+    each(Box::new(out), to.clone());
+    each(Box::new(err), to);
+    let began = Instant::now();
+    loop {
+        // It may be there and not be written yet.
+        if let Some(addr) = std::fs::read_to_string(&port_file).ok().and_then(|text| text.parse().ok()) {
+            return (child, addr, lines);
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("ended at once: {status}: {:?}", lines.iter().collect::<Vec<_>>());
+        }
+        assert!(began.elapsed() < PATIENCE, "does not start");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

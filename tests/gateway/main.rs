@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+mod admin;
 mod admission;
 mod bad_input;
 mod binary;

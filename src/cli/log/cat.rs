@@ -54,9 +54,9 @@ pub fn run_cat(args: &CatArgs) -> Done {
         let server = Server { url: url.clone(), follow: false, lines: None };
         return live::run(&server, &args.filter, args.json);
     }
+    let (from, to) = args.filter.range()?;
     let opened = args.source.open()?;
     let pools = pools(&opened.logs, args.filter.pool.as_deref())?;
-    let (from, to) = args.filter.range();
     let mut printer = printer(args.json, &pools);
     let mut merged = Merged::new(&opened.logs, &pools, &args.filter, from, to);
     let mut left = args.filter.limit.unwrap_or(usize::MAX);
@@ -77,9 +77,9 @@ pub fn run_tail(args: &TailArgs) -> Done {
         let server = Server { url: url.clone(), follow: args.follow, lines: Some(lines) };
         return live::run(&server, &args.filter, args.json);
     }
+    let (mut from, to) = args.filter.range()?;
     let opened = args.source.open()?;
     let pools = pools(&opened.logs, args.filter.pool.as_deref())?;
-    let (mut from, to) = args.filter.range();
     if let ([pool], Bound::Open, Bound::Open, true) = (&pools[..], from, to, args.filter.is_open()) {
         // One pool and no filter: no need to read what will not be shown.
         let end = opened.logs.head(pool)?.map_or(0, |head| head.seq);

@@ -37,6 +37,9 @@ pub enum Failed {
         /// Its words.
         said: String,
     },
+    /// Arguments that contradict each other.
+    #[error("{0}")]
+    Usage(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),

@@ -1,7 +1,9 @@
 //! Which steps are shown.
 
+use super::error::Failed;
+use weir_config::nearest;
 use weir_kernel::{Input, RequestId, Step};
-use weir_log::describe::{concerns, event_kind, input_kind, same_kind};
+use weir_log::describe::{concerns, event_kind, event_kinds, input_kind, input_kinds, same_kind, show_time};
 use weir_log::reader::Bound;
 
 /// What is asked for.
@@ -20,7 +22,7 @@ pub struct Filter {
     pub to: Option<Bound>,
 
     /// Only steps with one of these kinds of input or event: Arrived, Rejected, Dispatched, RegimeChanged, …
-    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub kind: Vec<String>,
 
     /// Only steps about this request: the id of its answer (default-42), our number (42, the sequence of its arrival)
@@ -31,6 +33,37 @@ pub struct Filter {
     /// At most so many steps.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+}
+
+/// A kind of input or event, in any spelling.
+fn kind(text: &str) -> Result<String, String> {
+    let known = || input_kinds().iter().chain(event_kinds()).copied();
+    if known().any(|kind| same_kind(kind, text)) {
+        return Ok(text.to_owned());
+    }
+    Err(match nearest(text, known()) {
+        Some(near) => format!("there is no such kind of input or event; did you mean {near}?"),
+        None => {
+            let inputs = input_kinds().join(", ");
+            let events = event_kinds().iter().filter(|kind| !kind.starts_with("Restated"));
+            let events = events.copied().collect::<Vec<_>>().join(", ");
+            format!("there is no such kind of input or event; inputs: {inputs}; events: {events}")
+        }
+    })
+}
+
+/// A range of sequences or times, if its end is not before its beginning.
+///
+/// # Errors
+/// An empty range, with both ends.
+pub fn range(from: Option<Bound>, to: Option<Bound>) -> Result<(Bound, Bound), Failed> {
+    let (from, to) = (from.unwrap_or_default(), to.unwrap_or_default());
+    let (first, last) = match (from, to) {
+        (Bound::Seq(first), Bound::Seq(last)) if first > last => (first.to_string(), last.to_string()),
+        (Bound::Time(first), Bound::Time(last)) if first > last => (show_time(first), show_time(last)),
+        _ => return Ok((from, to)),
+    };
+    Err(Failed::Usage(format!("--to {last} is before --from {first}: there is nothing between them")))
 }
 
 /// A filter at work: it learns our numbers of the requests that carry the caller's id.
@@ -72,8 +105,11 @@ impl<'a> Sieve<'a> {
 
 impl Filter {
     /// The range of sequences or times.
-    pub fn range(&self) -> (Bound, Bound) {
-        (self.from.unwrap_or_default(), self.to.unwrap_or_default())
+    ///
+    /// # Errors
+    /// It ends before it begins.
+    pub fn range(&self) -> Result<(Bound, Bound), Failed> {
+        range(self.from, self.to)
     }
 
     /// Is every step of the range shown?

@@ -28,7 +28,7 @@ pub struct Server {
 
 /// Prints the steps that the server has, and with `follow` those to come.
 pub fn run(server: &Server, filter: &Filter, json: bool) -> Done {
-    let (from, to) = filter.range();
+    let (from, to) = filter.range()?;
     if matches!(from, Bound::Time(_)) {
         let text = "a running server takes --from as a sequence; times can be asked of a data directory";
         return Err(Failed::Other(text.to_owned()));

@@ -2,6 +2,7 @@
 
 use super::Done;
 use super::error::Failed;
+use super::filter::range;
 use super::info::size;
 use super::source::{Source, pools};
 use std::fs::File;
@@ -61,14 +62,11 @@ pub struct ImportArgs {
 
 /// Runs `weir log export`.
 pub fn run_export(args: &ExportArgs) -> Done {
+    let (from, to) = range(args.from, args.to)?;
     let opened = args.source.open()?;
     pools(&opened.logs, args.pool.as_deref())?;
     let log_id = log_id(&args.source, &opened.logs)?;
-    let wanted = Wanted {
-        pool: args.pool.clone(),
-        from: args.from.unwrap_or_default(),
-        to: args.to.unwrap_or_default(),
-    };
+    let wanted = Wanted { pool: args.pool.clone(), from, to };
     let done = if args.output.as_os_str() == "-" {
         let out = BufWriter::new(std::io::stdout().lock());
         write(&opened.logs, &wanted, log_id, out, "standard output")?.0

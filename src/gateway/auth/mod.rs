@@ -13,6 +13,8 @@ mod guard;
 mod scope;
 mod token;
 
+#[cfg(test)]
+pub use access::Entry;
 pub use access::{Access, Actor};
 pub use file::{FileError, entry as file_entry, load, read};
 pub use guard::{Guard, Peer};

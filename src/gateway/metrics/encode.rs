@@ -26,6 +26,8 @@ pub struct PoolGauges {
     pub ready: bool,
     /// Can its log be written?
     pub log_writable: bool,
+    /// Did an operator pause it?
+    pub paused: bool,
     /// Its last durable step.
     pub durable: u64,
     /// Saturation as sampled, and with in-flight credit.
@@ -141,6 +143,12 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), Er
     for (pool, figures) in pools {
         for ((from, to), count) in &figures.regimes {
             series.count(vec![("from", from.word()), ("to", to.word()), ("inference_pool", pool)], *count)?;
+        }
+    }
+    let mut series = Series::counter(encoder, "flow_control_admin_orders", "Orders of operators.")?;
+    for (pool, figures) in pools {
+        for (action, count) in &figures.orders {
+            series.count(vec![("action", *action), ("inference_pool", &**pool)], *count)?;
         }
     }
     let plain: [(&str, &str, OfProjection); 6] = [
@@ -284,7 +292,8 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
 }
 
 fn service(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(), Error> {
-    let plain: [(&str, &str, OfPool); 4] = [
+    let plain: [(&str, &str, OfPool); 5] = [
+        ("pool_paused", "1 while an operator has the pool paused.", |p| Some(f64::from(u8::from(p.paused)))),
         ("pool_endpoints", "Endpoints of the pool.", |p| Some(p.endpoints.0 as f64)),
         ("pool_ready", "1 if the pool may be sent traffic.", |p| Some(f64::from(u8::from(p.ready)))),
         ("log_writable", "1 if decisions can be made durable.", |p| {

@@ -8,8 +8,8 @@ use super::labels::{Labels, OTHER};
 use super::revocations::Revocations;
 use std::collections::{BTreeMap, HashMap};
 use weir_kernel::{
-    Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RejectedMany, RequestId, RestatedFlow,
-    RestatedQueued, Step,
+    AdminAction, Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RejectedMany, RequestId,
+    RestatedFlow, RestatedQueued, Step,
 };
 
 /// The name of the flow of requests without a fairness id.
@@ -70,6 +70,8 @@ pub struct Projection {
     pub regimes: BTreeMap<(Regime, Regime), u64>,
     /// Arrivals refused unseen while the log could not be written.
     pub refused_unlogged: u64,
+    /// Orders of operators, by what they ordered.
+    pub orders: BTreeMap<&'static str, u64>,
     /// Idempotency keys forgotten to make room.
     pub keys_forgotten: u64,
     /// What waits.
@@ -121,6 +123,9 @@ impl Projection {
             self.arrivals += many.count;
             self.ttl_unreadable += many.ttl_unreadable;
             self.objective_unknown += many.objective_unknown;
+        }
+        if let Input::Admin(order) = &step.input {
+            *self.orders.entry(action(&order.action)).or_default() += 1;
         }
         if let Some(arrival) = arrival {
             self.arrivals += 1;
@@ -256,6 +261,16 @@ fn bounded<O: Ord + Copy>(
         key
     } else {
         QueueKey { flow: OTHER, model: OTHER, ..key }
+    }
+}
+
+const fn action(action: &AdminAction) -> &'static str {
+    match action {
+        AdminAction::Pause => "pause",
+        AdminAction::Resume => "resume",
+        AdminAction::Purge { .. } => "purge",
+        AdminAction::PurgeFlow { .. } => "purge-flow",
+        AdminAction::Drain { .. } => "drain",
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod event;
 mod input;
+mod kinds;
 mod time;
 
 pub use event::{event_kind, event_text};
 pub use input::{input_kind, input_text};
+pub use kinds::{event_kinds, input_kinds};
 pub use time::{parse_time, show_span, show_time};
 
 use serde_json::Value;
