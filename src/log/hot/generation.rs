@@ -1,9 +1,10 @@
-//! One database of the hot window: batches cut into parts, in sled.
+//! One database of the hot window: batches in sled, small ones whole, larger ones cut into pages.
 //!
 //! `flush` of sled does not reach the disk by itself on Linux, so a data sync of its file follows each (`sync`). Every
 //! call into sled may panic on damage; none of these panics leaves this file.
 
-use super::keys::{self, PART};
+use super::keys;
+use super::pages::Pages;
 use super::quiet::caught;
 use super::snapshots;
 use crate::chain::Head;
@@ -19,8 +20,13 @@ use std::time::{Duration, Instant};
 /// How long sled's threads may take to let go of a database that was closed before.
 const LET_GO: Duration = Duration::from_secs(10);
 
+/// A batch of at most so many bytes is one value beside the keys: sled writes it some four times, which costs less than
+/// a page and the entry that says where it is.
+const WHOLE_MAX: usize = 2_000;
+
 struct Opened {
     db: sled::Db,
+    pages: Pages,
     /// A second handle of sled's file, for the real sync.
     file: File,
 }
@@ -135,15 +141,21 @@ impl Generation {
         }
     }
 
-    /// Writes a batch: its last part first, so that a first part is never there without the others.
+    /// Writes a batch: first its pages, then where they are, so that the latter is never there without the former.
     pub(super) fn put(&self, frame: &Frame) -> Result<(), LogError> {
         let id = self.id(&frame.header.pool)?;
         let seq = frame.header.first_seq;
         self.with(|opened| {
-            for (part, chunk) in frame.bytes.chunks(PART).enumerate().rev() {
-                opened.db.insert(keys::part_key(id, seq, part as u16), chunk).map_err(sled_error)?;
-            }
-            Ok(())
+            let written = if frame.bytes.len() <= WHOLE_MAX {
+                opened.db.insert(keys::part_key(id, seq, 0), &frame.bytes[..])
+            } else {
+                let place = opened.pages.put(&frame.bytes).map_err(sled_error)?;
+                let place = place.ok_or_else(|| LogError::Unavailable {
+                    error: format!("a batch of {} bytes has no room in this database", frame.bytes.len()),
+                })?;
+                opened.db.insert(keys::place_key(id, seq), &place.value()[..])
+            };
+            written.map(|_| ()).map_err(sled_error)
         })?;
         self.note(frame);
         Ok(())
@@ -209,7 +221,7 @@ impl Generation {
                     Ok(true)
                 }
             };
-            self.with(|opened| walk(&opened.db, held.id, 0, &mut frames))?;
+            self.with(|opened| walk(opened, held.id, 0, &mut frames))?;
             all_torn.append(&mut torn);
         }
         Ok(all_torn)
@@ -246,7 +258,7 @@ impl Generation {
                 Some(entry) => keys::part_of(&entry.map_err(sled_error)?.0).map_or(0, |(seq, _)| seq),
                 None => 0,
             };
-            walk(&opened.db, held.id, start, &mut take)
+            walk(opened, held.id, start, &mut take)
         })
     }
 
@@ -309,7 +321,11 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
         opened => opened?,
     };
     let file = File::open(&file_path).map_err(|error| LogError::io("open", &file_path, &error))?;
-    Ok(Opened { db, file })
+    let pages = caught(|| Pages::open(&db).map_err(sled_error));
+    match pages {
+        Ok(pages) => Ok(Opened { db, pages: pages.map_err(|error| place(error, path))?, file }),
+        Err(panic) => Err(LogError::Damaged { path: path.to_owned(), error: panic }),
+    }
 }
 
 fn try_open(config: &sled::Config, path: &Path) -> Result<sled::Db, LogError> {
@@ -373,13 +389,13 @@ fn read_pools(db: &sled::Db) -> Result<BTreeMap<Arc<str>, Held>, LogError> {
 
 /// Puts the parts of a pool's batches together, from a sequence on, until the taker has enough.
 fn walk(
-    db: &sled::Db,
+    opened: &Opened,
     id: u32,
     from: u64,
     take: &mut dyn FnMut(Piece) -> Result<bool, LogError>,
 ) -> Result<(), LogError> {
     let mut current: Option<(u64, u32, Vec<u8>)> = None;
-    for entry in db.range(keys::part_key(id, from, 0)..=keys::part_key(id, u64::MAX, u16::MAX)) {
+    for entry in opened.db.range(keys::part_key(id, from, 0)..=keys::part_key(id, u64::MAX, u16::MAX)) {
         let (key, value) = entry.map_err(sled_error)?;
         let Some((seq, part)) = keys::part_of(&key) else { continue };
         if let Some(done) = current.take_if(|(at, _, _)| *at != seq)
@@ -388,6 +404,10 @@ fn walk(
             return Ok(());
         }
         let (_, next, bytes) = current.get_or_insert_with(|| (seq, 0, Vec::new()));
+        if let Some(place) = keys::place_of(part, &value) {
+            *bytes = opened.pages.get(place).map_err(sled_error)?;
+            continue;
+        }
         // A part out of turn leaves `next` where it is: what comes out is too short, and torn.
         if *next == u32::from(part) {
             *next += 1;

@@ -1,21 +1,20 @@
-//! The keys of a hot database, and how a batch is cut into values.
-//!
-//! sled keeps a leaf of up to 16 values in its file only while they are under 128 KiB together; beyond that it opens a
-//! file per value. Hence parts of 6,000 bytes.
+//! The keys of a hot database.
 //!
 //! | key | value |
 //! |---|---|
 //! | 0, pool number (u32) | the pool's name |
 //! | 1, pool number, first sequence (u64), part (u16) | a part of a batch |
+//! | 1, pool number, first sequence, 65,535 | where its parts are among the pages (`pages.rs`): first (u32), count (u16) |
 //! | 2, pool number | where the pool's log ended when this database was begun |
 //!
-//! Numbers are big-endian, so that keys sort as batches follow each other.
+//! Numbers are big-endian, so that keys sort as batches follow each other. A batch has either parts here or a place
+//! among the pages, never both.
 
 use crate::chain::Head;
 use weir_kernel::Micros;
 
-/// Bytes in a part; the last one is shorter.
-pub(super) const PART: usize = 6_000;
+/// The part number that says where the parts are.
+const PLACE: u16 = u16::MAX;
 
 pub(super) const PART_KEY: usize = 15;
 
@@ -37,6 +36,38 @@ pub(super) fn part_key(id: u32, seq: u64, part: u16) -> [u8; PART_KEY] {
     key[5..13].copy_from_slice(&seq.to_be_bytes());
     key[13..15].copy_from_slice(&part.to_be_bytes());
     key
+}
+
+pub(super) fn place_key(id: u32, seq: u64) -> [u8; PART_KEY] {
+    part_key(id, seq, PLACE)
+}
+
+/// Where the parts of a batch are among the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) first: u32,
+    pub(super) count: u16,
+}
+
+impl Place {
+    pub(super) fn value(self) -> [u8; 6] {
+        let mut value = [0; 6];
+        value[..4].copy_from_slice(&self.first.to_be_bytes());
+        value[4..].copy_from_slice(&self.count.to_be_bytes());
+        value
+    }
+
+    /// The number after its last page.
+    pub(super) fn end(self) -> u32 {
+        self.first.saturating_add(u32::from(self.count))
+    }
+}
+
+/// The place that an entry gives, if it is of that kind.
+pub(super) fn place_of(part: u16, value: &[u8]) -> Option<Place> {
+    let value: [u8; 6] = value.try_into().ok().filter(|_| part == PLACE)?;
+    let [a, b, c, d, e, f] = value;
+    Some(Place { first: u32::from_be_bytes([a, b, c, d]), count: u16::from_be_bytes([e, f]) })
 }
 
 pub(super) const POOL_PREFIX: [u8; 1] = [POOL];
@@ -90,6 +121,10 @@ mod tests {
             let key = part_key(id, seq, part);
             assert_eq!((id_of(&key), part_of(&key)), (Some(id), Some((seq, part))));
         }
+        let place = Place { first: 70_000, count: 300 };
+        assert_eq!(place_of(u16::MAX, &place.value()), Some(place));
+        assert_eq!((place_of(0, &place.value()), place_of(u16::MAX, b"frame")), (None, None));
+        assert!(place_key(1, 9) > part_key(1, 9, 4) && place_key(1, 9) < part_key(1, 10, 0));
         let head = Head { seq: 7, at: Micros(8), hash: [9; 32] };
         assert_eq!(base_of(&base_value(&head)), Some(head));
         assert_eq!(base_of(&[0; 47]), None);

@@ -5,6 +5,7 @@
 
 mod generation;
 mod keys;
+mod pages;
 mod quiet;
 mod recover;
 mod snapshots;
