@@ -1,14 +1,15 @@
-//! A global allocator that counts, per thread, what is taken and given back; for `weir bench kernel`.
+//! The binary's allocator: mimalloc, counting per thread what is taken and given back, for `weir bench kernel`.
 //!
-//! It counts what glibc's allocator takes for a request (8 bytes more, in steps of 16, at least 32), so that many
+//! It counts what glibc's allocator would take for a request (8 bytes more, in steps of 16, at least 32), so that many
 //! small allocations are not made to look cheap. Its cost is one addition to a thread's own cell.
 
 #![allow(
     unsafe_code,
-    reason = "an allocator is an unsafe trait; every call goes on to the system's as it came"
+    reason = "an allocator is an unsafe trait; every call goes on to mimalloc's as it came"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use mimalloc::MiMalloc;
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 thread_local! {
@@ -21,7 +22,7 @@ static COUNTING: Counting = Counting;
 
 struct Counting;
 
-/// What the system's allocator takes for this many bytes.
+/// What glibc's allocator takes for this many bytes.
 const fn taken(size: usize) -> i64 {
     let chunk = (size + 8).next_multiple_of(16);
     if chunk < 32 { 32 } else { chunk as i64 }
@@ -32,30 +33,30 @@ fn add(bytes: i64) {
     let _ended = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: each call is handed to the system's allocator unchanged; the counting allocates nothing.
+// SAFETY: each call is handed to mimalloc unchanged; the counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(taken(layout.size()));
         // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
+        unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(taken(layout.size()));
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         add(-taken(layout.size()));
         // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
+        unsafe { MiMalloc.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         add(taken(new_size) - taken(layout.size()));
         // SAFETY: the caller keeps the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, new_size) }
+        unsafe { MiMalloc.realloc(ptr, layout, new_size) }
     }
 }
 

@@ -129,7 +129,7 @@ struct Seen {
 
 /// Steps of a pool until this many requests have been evicted.
 async fn until_evicted(
-    mut steps: Receiver<Arc<[Step]>>,
+    mut steps: Receiver<Arc<Vec<Step>>>,
     clock: Clock,
     wanted: usize,
 ) -> Result<Vec<Seen>, BenchError> {

@@ -1,7 +1,8 @@
 //! `weir bench log`: decisions that are durable before they are released, beside a plain append of the same bytes.
 //!
 //! Each pair is one run of Weir (kernel, encoding, writer, flush) and then the same batches, as bytes that are ready,
-//! appended to a plain file with `fdatasync` after each. As in the engine, at most two batches are in flight.
+//! appended to a plain file with `fdatasync` after each. As in the engine, at most four batches are in flight, and the
+//! log makes those that wait for it durable together.
 
 use super::rig::{Rig, Shape, roomy};
 use super::{BenchError, Budget, Case, Findings};
@@ -15,8 +16,8 @@ use weir_log::hot::{HotOptions, HotStore};
 use weir_log::store::Store;
 use weir_log::writer::{Writer, WriterHandle, WriterOptions};
 
-/// Batches handed over and not yet durable.
-const IN_FLIGHT: usize = 2;
+/// Batches handed over and not yet durable, as in the engine.
+const IN_FLIGHT: usize = 4;
 /// Decisions in one run of a pair.
 const RUN: usize = 16_384;
 const POOL: &str = "default";
@@ -141,7 +142,7 @@ impl Weir {
                 let _gone = to.send(done.map(|durable| durable.bytes).map_err(|e| e.to_string()));
             };
             self.writer
-                .submit(&self.pool, &steps, Box::new(release))
+                .submit_shared(&self.pool, Arc::new(steps), Box::new(release))
                 .map_err(|e| BenchError(e.to_string()))?;
             in_flight += 1;
         }

@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub name: String,
     pub clock: Clock,
     pub inbox: Arc<Inbox>,
-    pub steps: broadcast::Sender<Arc<[Step]>>,
+    pub steps: broadcast::Sender<Arc<Vec<Step>>>,
     pub status: std::sync::Mutex<PoolStatus>,
 }
 
@@ -126,7 +126,7 @@ impl PoolHandle {
 
     /// Each batch of steps once it is durable, from here on. A receiver that falls too far behind is told how many
     /// batches it missed (`RecvError::Lagged`) and reads them from the log; it never holds the pool up.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<[Step]>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Vec<Step>>> {
         self.0.steps.subscribe()
     }
 

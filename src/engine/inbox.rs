@@ -115,6 +115,8 @@ pub(super) struct Lanes {
     /// A revocation is outstanding, so that whoever asks for it must be told now.
     pub revoking: bool,
     asleep: bool,
+    /// So many must be waiting to wake the sleeper: more than one while a batch gathers anyway.
+    handful: usize,
 }
 
 impl Lanes {
@@ -169,6 +171,7 @@ impl Inbox {
             poked: false,
             revoking: false,
             asleep: false,
+            handful: 1,
         };
         Inbox { lanes: Mutex::new(lanes), wake: Condvar::new(), arrivals_max }
     }
@@ -189,7 +192,7 @@ impl Inbox {
             return Err(why);
         }
         lanes.arrivals.push_back(arriving);
-        self.rouse(lanes);
+        self.rouse_for_many(lanes);
         Ok(())
     }
 
@@ -207,7 +210,7 @@ impl Inbox {
         }
         lanes.first.push_back(message);
         lanes.put += 1;
-        self.rouse(lanes);
+        self.rouse_for_many(lanes);
         Ok(())
     }
 
@@ -255,6 +258,12 @@ impl Inbox {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn rouse_for_many(&self, lanes: MutexGuard<'_, Lanes>) {
+        if lanes.arrivals.len() + lanes.first.len() >= lanes.handful {
+            self.rouse(lanes);
+        }
+    }
+
     fn rouse(&self, mut lanes: MutexGuard<'_, Lanes>) {
         if std::mem::take(&mut lanes.asleep) {
             drop(lanes);
@@ -262,13 +271,16 @@ impl Inbox {
         }
     }
 
-    /// Sleeps until something comes in or `span` is over (`None`: no end). May wake for nothing.
+    /// Sleeps until so many inputs are there (a look, a poke and the end count at once) or `span` is over (`None`: no
+    /// end). May wake for nothing.
     pub fn sleep<'a>(
         &'a self,
         mut lanes: MutexGuard<'a, Lanes>,
         span: Option<Duration>,
+        handful: usize,
     ) -> MutexGuard<'a, Lanes> {
         lanes.asleep = true;
+        lanes.handful = handful;
         let mut lanes = match span {
             Some(span) => self.wake.wait_timeout(lanes, span).unwrap_or_else(PoisonError::into_inner).0,
             None => self.wake.wait(lanes).unwrap_or_else(PoisonError::into_inner),

@@ -9,7 +9,7 @@ use weir_log::writer::{LogStatus, WriterHandle};
 /// Takes a pool's steps in order. What it took it keeps until it is durable, however long the log fails.
 pub(super) trait Journal: Send {
     /// Takes the next batch (never empty, sequences without a gap). Does not wait for the disk.
-    fn submit(&mut self, steps: Arc<[Step]>);
+    fn submit(&mut self, steps: Arc<Vec<Step>>);
 }
 
 /// Where the log leaves word for a pool's thread. The thread reads it whenever it wakes.
@@ -83,7 +83,7 @@ impl Writing {
 }
 
 impl Journal for Writing {
-    fn submit(&mut self, steps: Arc<[Step]>) {
+    fn submit(&mut self, steps: Arc<Vec<Step>>) {
         let port = Arc::clone(&self.port);
         let release =
             Box::new(move |result: Result<weir_log::writer::Durable, weir_log::LogError>| match result {
@@ -93,7 +93,7 @@ impl Journal for Writing {
                     port.lost();
                 }
             });
-        if let Err(error) = self.writer.submit(&self.pool, &steps, release) {
+        if let Err(error) = self.writer.submit_shared(&self.pool, steps, release) {
             tracing::error!(pool = %self.pool, %error, "the log does not take a batch");
             self.port.lost();
         }

@@ -19,15 +19,21 @@ const BATCH_MAX: usize = 3_072;
 /// Events in them beyond the first of each step: where steps end many requests at once, so that a batch is soon
 /// durable and those who arrive meanwhile do not wait for a large one.
 const BATCH_EVENTS_MAX: usize = 2_048;
-/// Batches handed to the log and not yet durable.
-const FLIGHTS_MAX: usize = 2;
+/// Batches handed to the log and not yet durable. The log commits those that wait in one sync.
+const FLIGHTS_MAX: usize = 4;
 /// A batch of so many steps is handed over without waiting for more.
-const SMALL: usize = 128;
+const FULL: usize = 192;
 /// After a batch of at least so many steps others are likely to follow.
 const BUSY: usize = 8;
 /// Under load small batches follow each other at this pace at most: each costs several threads a turn and the disk a
-/// sync, whatever its size. Whoever is alone never waits for it.
-const PACE: Duration = Duration::from_millis(2);
+/// sync (about 1 ms of processor time in all), whatever its size. Whoever is alone never waits for it.
+const PACE: Duration = Duration::from_millis(1);
+/// The same where so much comes in that a batch of [`FULL`] is soon there: at [`CROWD`] steps a millisecond the
+/// processors are the limit, and fewer batches are more requests.
+const PACE_CROWDED: Duration = Duration::from_millis(3);
+const CROWD: u128 = 50;
+/// While a batch gathers, the thread is woken for so many inputs, not for each.
+const HANDFUL: usize = 64;
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
 const ARRIVALS_PER_TURN: usize = 128;
 /// Other messages taken in one turn.
@@ -56,8 +62,9 @@ pub(super) struct Pool {
     /// What the steps of `building` answer.
     pub(super) answers: Vec<Release>,
     flights: VecDeque<Flight>,
-    /// When the last batch was handed over that others are likely to follow.
-    busy_at: Option<Instant>,
+    handed_over_at: Instant,
+    /// The next batch gathers until then: others are likely to follow the last one.
+    paced_until: Option<Instant>,
     /// Set while stopping: until when the queue is served.
     pub(super) drain_until: Option<Micros>,
     /// When the log began to fail.
@@ -69,7 +76,7 @@ pub(super) struct Pool {
 
 /// A batch that the log has and that is not durable yet.
 struct Flight {
-    steps: Arc<[Step]>,
+    steps: Arc<Vec<Step>>,
     answers: Vec<Release>,
     regime: Regime,
 }
@@ -104,7 +111,8 @@ impl Pool {
             building_events: 0,
             answers: Vec::new(),
             flights: VecDeque::new(),
-            busy_at: None,
+            handed_over_at: Instant::now(),
+            paced_until: None,
             drain_until: None,
             failing_since: None,
             refusals_noted_at: Micros::ZERO,
@@ -238,19 +246,19 @@ impl Pool {
             }
             if self.port.is_failing() {
                 self.refuse_all(&mut lanes);
-                lanes = shared.inbox.sleep(lanes, None);
+                lanes = shared.inbox.sleep(lanes, None, 1);
                 continue;
             }
-            let mut gathering = None;
-            if !self.building.is_empty() && self.flights.len() < FLIGHTS_MAX {
-                match self.gathers_until() {
-                    Some(until) => gathering = Some(until.saturating_duration_since(Instant::now())),
-                    None => return true,
-                }
+            let gathers_until = self.gathers_until();
+            if gathers_until.is_none() && !self.building.is_empty() && self.flights.len() < FLIGHTS_MAX {
+                return true;
             }
+            // What comes in while a batch gathers is decided by the handful.
+            let handful = if gathers_until.is_some() { HANDFUL } else { 1 };
             let mut span = None;
             if self.may_build() {
-                if !lanes.first.is_empty() || !lanes.arrivals.is_empty() || self.failing_since.is_some() {
+                let waiting = lanes.first.len() + lanes.arrivals.len();
+                if waiting >= handful || self.failing_since.is_some() {
                     lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
                     return true;
                 }
@@ -259,9 +267,10 @@ impl Pool {
                     return true;
                 }
             }
+            let gathering = gathers_until.map(|until| until.saturating_duration_since(Instant::now()));
             let span = span.flatten().into_iter().chain(gathering).min();
             lanes.revoking = self.state.revoked().next().is_some();
-            lanes = shared.inbox.sleep(lanes, span);
+            lanes = shared.inbox.sleep(lanes, span, handful);
         }
     }
 
@@ -308,10 +317,10 @@ impl Pool {
 
     /// Until when the batch at hand waits for more to join it.
     fn gathers_until(&self) -> Option<Instant> {
-        if self.building.len() >= SMALL || self.drain_until.is_some() {
+        if self.building.len() >= FULL || self.drain_until.is_some() {
             return None;
         }
-        self.busy_at.map(|at| at + PACE).filter(|until| *until > Instant::now())
+        self.paced_until.filter(|until| *until > Instant::now())
     }
 
     /// Gives the log what was built, if it may have another batch.
@@ -330,11 +339,16 @@ impl Pool {
         if self.flights.len() >= FLIGHTS_MAX || self.port.is_failing() || self.gathers_until().is_some() {
             return;
         }
-        self.busy_at = (self.building.len() >= BUSY).then(Instant::now);
-        let steps: Arc<[Step]> = std::mem::take(&mut self.building).into();
+        let (now, count) = (Instant::now(), self.building.len());
+        let span = now.duration_since(self.handed_over_at).as_micros().max(1);
+        let pace = if count as u128 * 1_000 / span >= CROWD { PACE_CROWDED } else { PACE };
+        self.paced_until = (count >= BUSY).then(|| now + pace);
+        self.handed_over_at = now;
+        let steps = Arc::new(std::mem::replace(&mut self.building, Vec::with_capacity(count.min(FULL))));
         self.building_events = 0;
         self.journal.submit(Arc::clone(&steps));
-        let answers = std::mem::take(&mut self.answers);
+        let room = self.answers.len();
+        let answers = std::mem::replace(&mut self.answers, Vec::with_capacity(room));
         self.flights.push_back(Flight { steps, answers, regime: self.state.regime() });
     }
 
@@ -384,7 +398,7 @@ impl Pool {
                 if lanes.left {
                     return End::Left;
                 }
-                lanes = shared.inbox.sleep(lanes, None);
+                lanes = shared.inbox.sleep(lanes, None, 1);
             }
             drop(lanes);
             self.land();
@@ -430,7 +444,7 @@ impl Pool {
                 return;
             }
             if !std::mem::take(&mut lanes.poked) {
-                drop(shared.inbox.sleep(lanes, Some(left)));
+                drop(shared.inbox.sleep(lanes, Some(left), 1));
             }
         }
     }

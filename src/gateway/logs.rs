@@ -163,7 +163,7 @@ impl Lines {
 async fn pump(
     mut lines: Lines,
     past: Option<(Option<Step>, Steps)>,
-    live: Option<Receiver<Arc<[Step]>>>,
+    live: Option<Receiver<Arc<Vec<Step>>>>,
     history: History,
     pool: String,
 ) {

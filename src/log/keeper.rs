@@ -1,27 +1,35 @@
 //! The thread that keeps the high-water mark, so that its sync runs beside the database's own.
 //!
-//! A commit publishes what is durable and what is on its way, and goes on; it waits only if the mark of the commit
-//! before it is not written yet. So when a batch is released, the mark on disk names the batch before it as on its
-//! way or durable, at no cost in time. 20 ms after the last commit one more write confirms the end.
+//! A commit publishes what is durable and what is on its way, and goes on; it waits only if the mark that was published
+//! before is not written yet. While commits follow each other closely a mark is written at a pace of its own: a sync for
+//! each would take the disk and the processor from the commits (measured: 270 µs of processor time). So when a batch is
+//! released, the mark on disk names the batch before it, or one that was released at most 2 ms earlier. 20 ms after the
+//! last commit one more write confirms the end.
 
 use crate::error::LogError;
 use crate::mark::{Mark, MarkFile};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long after a commit its end is confirmed.
 const SETTLE: Duration = Duration::from_millis(20);
+/// From one mark to the next while commits follow each other.
+const PACE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Default)]
 struct Wanted {
     mark: Mark,
     /// Counts publications.
     published: u64,
+    /// When the last one was asked for.
+    published_at: Option<Instant>,
     /// The publication that is on disk.
     written: u64,
     /// `mark` differs from what is on disk, but not urgently.
     unsettled: bool,
+    /// The thread sleeps without an end.
+    resting: bool,
     error: Option<LogError>,
     stop: bool,
 }
@@ -61,9 +69,14 @@ impl Keeper {
         Ok(Keeper { shared, thread: Some(thread) })
     }
 
-    /// Has a mark written from now on; waits only for the one before it.
+    /// Has a mark written from now on, or soon after the one before it; waits only for the one before it.
     pub(crate) fn publish(&self, mark: Mark) -> Result<(), LogError> {
         let mut wanted = self.shared.lock();
+        let now = Instant::now();
+        if wanted.error.is_none() && wanted.published_at.is_some_and(|at| now < at + PACE) {
+            self.note(&mut wanted, mark);
+            return Ok(());
+        }
         while wanted.written < wanted.published && wanted.error.is_none() {
             wanted = self.shared.wait(wanted);
         }
@@ -72,6 +85,7 @@ impl Keeper {
         }
         wanted.mark = mark;
         wanted.published += 1;
+        wanted.published_at = Some(now);
         wanted.unsettled = false;
         self.shared.changed.notify_all();
         Ok(())
@@ -79,9 +93,15 @@ impl Keeper {
 
     /// Notes what is durable now, to be written with the next mark or once nothing has come for a while.
     pub(crate) fn settle(&self, mark: Mark) {
-        let mut wanted = self.shared.lock();
+        self.note(&mut self.shared.lock(), mark);
+    }
+
+    fn note(&self, wanted: &mut Wanted, mark: Mark) {
         wanted.mark = mark;
         wanted.unsettled = true;
+        if wanted.resting {
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Waits until all that was published and noted is on disk.
@@ -118,8 +138,10 @@ fn run(shared: &Shared, mut file: MarkFile) {
             return;
         }
         let mut due = wanted.written < wanted.published;
-        if !due && settled {
+        if !due && settled && !wanted.unsettled {
+            wanted.resting = true;
             wanted = shared.wait(wanted);
+            wanted.resting = false;
             continue;
         }
         if !due {
@@ -151,7 +173,6 @@ fn run(shared: &Shared, mut file: MarkFile) {
 mod tests {
     use super::*;
     use crate::chain::Head;
-    use std::time::Instant;
 
     fn mark(durable: u64, coming: u64) -> Mark {
         let head = |seq| Head { seq, ..Head::default() };
@@ -192,6 +213,8 @@ mod tests {
             many.pools.insert(Arc::from(format!("{pool:0>128}")), (Head::default(), Head::default()));
         }
         keeper.publish(many).unwrap();
-        assert!(matches!(keeper.publish(mark(1, 2)), Err(LogError::Mark { .. })));
+        let error = keeper.finish().unwrap_err();
+        assert!(matches!(error, LogError::Mark { .. }), "{error}");
+        assert_eq!(keeper.publish(mark(1, 2)).unwrap_err().to_string(), error.to_string());
     }
 }

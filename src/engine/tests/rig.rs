@@ -39,7 +39,7 @@ impl Script {
 struct Scripted(Arc<Script>);
 
 impl Journal for Scripted {
-    fn submit(&mut self, steps: Arc<[Step]>) {
+    fn submit(&mut self, steps: Arc<Vec<Step>>) {
         let last = steps.last().unwrap().seq;
         let mode = self.0.mode.lock().unwrap();
         self.0.steps.lock().unwrap().extend(steps.iter().cloned());

@@ -31,7 +31,7 @@ struct World {
     processor: Arc<Processor>,
     observer: Observer,
     pool: PoolHandle,
-    steps: tokio::sync::broadcast::Receiver<Arc<[Step]>>,
+    steps: tokio::sync::broadcast::Receiver<Arc<Vec<Step>>>,
     seen: Vec<Step>,
     _engine: Engine,
 }

@@ -436,3 +436,7 @@ fn piece((seq, _, bytes): (u64, u32, Vec<u8>)) -> Result<Piece, LogError> {
     }
     Ok(Piece::Whole(frame))
 }
+
+#[cfg(test)]
+#[path = "generation_tests.rs"]
+mod tests;

@@ -16,7 +16,7 @@ use crate::codec::Codec;
 use crate::error::LogError;
 use crate::frame::Draft;
 use crate::store::{Frames, Store};
-use queue::{Item, Queue};
+use queue::{Batch, Item, Queue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -136,7 +136,24 @@ impl WriterHandle {
     /// Steps that cannot be encoded, or a writer that has stopped: then `release` is not called.
     pub fn submit(&self, pool: &Arc<str>, steps: &[Step], release: Release) -> Result<(), LogError> {
         let draft = Draft::encode(self.format, self.codec, pool, steps)?;
-        if self.shared.queue.push(Item { draft, release }) { Ok(()) } else { Err(LogError::Closed) }
+        self.push(Batch::Encoded(draft), release)
+    }
+
+    /// Hands over the next steps of a pool, to be encoded on the writer's thread; waits only while the queue is full.
+    ///
+    /// # Errors
+    /// A writer that has stopped: then `release` is not called. Steps that cannot be encoded are an error of `release`.
+    pub fn submit_shared(
+        &self,
+        pool: &Arc<str>,
+        steps: Arc<Vec<Step>>,
+        release: Release,
+    ) -> Result<(), LogError> {
+        self.push(Batch::Steps(pool.clone(), steps), release)
+    }
+
+    fn push(&self, batch: Batch, release: Release) -> Result<(), LogError> {
+        if self.shared.queue.push(Item { batch, release }) { Ok(()) } else { Err(LogError::Closed) }
     }
 
     /// Batches that wait for the writer now.

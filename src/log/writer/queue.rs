@@ -1,13 +1,42 @@
 //! The bounded queue in front of the writer: producers wait when it is full, the writer takes all that is there.
 
 use super::Release;
+use crate::codec::Codec;
+use crate::error::LogError;
 use crate::frame::Draft;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use weir_kernel::Step;
+
+/// About the bytes of a step, for batches that are not encoded yet.
+const STEP_BYTES: usize = 128;
+
+/// A batch on its way to the writer.
+pub(super) enum Batch {
+    Encoded(Draft),
+    /// Encoded by the writer, beside what the submitter does next.
+    Steps(Arc<str>, Arc<Vec<Step>>),
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        match self {
+            Batch::Encoded(draft) => draft.len(),
+            Batch::Steps(_, steps) => STEP_BYTES * steps.len(),
+        }
+    }
+
+    pub(super) fn draft(self, format: u16, codec: Codec) -> Result<Draft, LogError> {
+        match self {
+            Batch::Encoded(draft) => Ok(draft),
+            Batch::Steps(pool, steps) => Ok(Draft::encode(format, codec, &pool, &steps)?),
+        }
+    }
+}
 
 pub(super) struct Item {
-    pub(super) draft: Draft,
+    pub(super) batch: Batch,
     pub(super) release: Release,
 }
 
@@ -89,7 +118,7 @@ impl Queue {
         inner.idle = false;
         let mut bytes = 0;
         while let Some(item) = inner.items.front() {
-            bytes += item.draft.len();
+            bytes += item.batch.len();
             if bytes > bytes_max && !to.is_empty() {
                 break;
             }

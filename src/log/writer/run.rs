@@ -87,7 +87,14 @@ impl Run<'_> {
     /// Gives each batch its place in its pool's chain.
     fn accept(&mut self, items: impl Iterator<Item = Item>) {
         let wall = now();
-        for Item { draft, release } in items {
+        for Item { batch, release } in items {
+            let draft = match batch.draft(self.store.format(), self.options.codec) {
+                Ok(draft) => draft,
+                Err(error) => {
+                    release(Err(error));
+                    continue;
+                }
+            };
             let header = draft.header();
             let (pool, first) = (header.pool.clone(), header.first_seq);
             let head = self.head(&pool);
