@@ -38,7 +38,7 @@ fn parts_beside_the_keys_and_pages_are_one_log() {
         generation.sync().unwrap();
     }
     let generation = Generation::open(&path, 1, 1 << 20).unwrap();
-    assert_eq!(all(&generation), [first.clone()]);
+    assert_eq!(all(&generation), std::slice::from_ref(&first));
     generation.put(&second).unwrap();
     generation.put(&third).unwrap();
     generation.sync().unwrap();
