@@ -23,6 +23,8 @@ enum Command {
     Resume(OfPool),
     /// Remove a queued request, or all that a flow has queued; their callers hear 503 rejected-purged.
     Purge(Purge),
+    /// Take a running request back: whoever holds it is told to end it.
+    Revoke(Revoke),
     /// As SIGTERM: no new requests, what is queued is served until drainTimeout, then the service ends.
     Drain(Signed),
     /// Show the pools: their regime, what they queue and run, and what holds them.
@@ -81,6 +83,15 @@ struct Purge {
     of: OfPool,
 }
 
+#[derive(Debug, clap::Args)]
+struct Revoke {
+    /// The id of a running admission (default-42); its pool is in it.
+    #[arg(long, value_name = "ID")]
+    request: String,
+    #[command(flatten)]
+    signed: Signed,
+}
+
 /// Why an order did not get through, or was refused.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
@@ -111,6 +122,7 @@ fn start(command: &Command) -> Result<(), Failed> {
             Command::Pause(of) => of.order("pause", Map::new(), switched).await,
             Command::Resume(of) => of.order("resume", Map::new(), switched).await,
             Command::Purge(purge) => purge.run().await,
+            Command::Revoke(revoke) => revoke.run().await,
             Command::Drain(signed) => signed.order("/admin/drain", Map::new(), drained).await,
             Command::Pools(server) => pools(server).await,
         }
@@ -137,6 +149,14 @@ impl Purge {
             members.insert("priority".to_owned(), json!(priority));
         }
         self.of.signed.order(&format!("/admin/pools/{}/purge", segment(pool)), members, purged).await
+    }
+}
+
+impl Revoke {
+    async fn run(&self) -> Result<(), Failed> {
+        let members = Map::from_iter([("id".to_owned(), json!(self.request))]);
+        let pool = self.request.rsplit_once('-').map_or("default", |(of, _)| of);
+        self.signed.order(&format!("/admin/pools/{}/revoke", segment(pool)), members, revoked).await
     }
 }
 
@@ -227,6 +247,20 @@ fn purged(answer: &Value) -> String {
             "{pool}: {count} requests removed from the queue, ordered in step {}",
             number(answer, "/sequence")
         ),
+    }
+}
+
+fn revoked(answer: &Value) -> String {
+    let id = text(answer, "id").unwrap_or("?");
+    match (text(answer, "state"), answer["changed"] == json!(true)) {
+        (Some("undeliverable"), _) => {
+            format!(
+                "{id}: nobody is there to be told, so that it runs on (step {})",
+                number(answer, "/sequence")
+            )
+        }
+        (_, true) => format!("{id} is being revoked since step {}", number(answer, "/sequence")),
+        (_, false) => format!("{id} was being revoked already"),
     }
 }
 

@@ -49,9 +49,11 @@ impl Pool {
             _ => None,
         };
         if drain.is_none() || self.begin_drain(drain) {
-            self.decide(Input::Admin(order));
-            let last = self.building.last();
-            obeyed = last.map_or(Obeyed::Unavailable(Unavailable::Failed), read);
+            let done = self.decide(Input::Admin(order)).is_some();
+            obeyed = match self.building.last() {
+                Some(step) if done => read(step),
+                _ => Obeyed::Unavailable(self.why_not()),
+            };
         }
         // Nobody may be listening any more.
         let tell = move || to.send(obeyed).unwrap_or_default();

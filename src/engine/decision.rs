@@ -76,6 +76,9 @@ pub enum Unavailable {
     /// The pool has stopped.
     #[error("the service has stopped")]
     Stopped,
+    /// The input, or one like it, made the kernel fail: it is kept aside.
+    #[error("an input like this one made the service fail")]
+    Poisoned,
     /// The pool's thread ended because of a fault of ours.
     #[error("the pool's thread has failed")]
     Failed,
@@ -87,7 +90,7 @@ impl Unavailable {
         match self {
             Unavailable::Log | Unavailable::InboxFull => Reason::LogUnavailable,
             Unavailable::Stopped => Reason::ShuttingDown,
-            Unavailable::Failed => Reason::Internal,
+            Unavailable::Poisoned | Unavailable::Failed => Reason::Internal,
         }
     }
 }

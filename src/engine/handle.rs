@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::inbox::{Inbox, Look, Message, Reply};
 use super::pending::Pending;
+use super::poison::Poison;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub(super) struct Shared {
     pub inbox: Arc<Inbox>,
     pub steps: broadcast::Sender<Arc<Vec<Step>>>,
     pub status: std::sync::Mutex<PoolStatus>,
+    pub poison: Poison,
 }
 
 /// How a pool is, as of its last durable batch.
@@ -35,12 +37,19 @@ pub struct PoolStatus {
     pub stopping: bool,
     /// Its thread ended because of a fault of ours.
     pub failed: bool,
+    /// The kernel failed on an input; the pool is coming back without it.
+    pub recovering: bool,
+    /// How often the kernel failed.
+    pub faults: u64,
+    /// How many of those inputs were observations: whoever made them tells the whole view again.
+    pub views_lost: u64,
 }
 
 impl PoolStatus {
     /// May it be sent traffic: seen, writable, not stopping, alive?
     pub fn ready(&self) -> bool {
-        self.log_writable && !self.stopping && !self.failed && self.regime != Regime::Unknown
+        let at_work = !self.stopping && !self.failed && !self.recovering;
+        at_work && self.log_writable && self.regime != Regime::Unknown
     }
 }
 
@@ -64,11 +73,20 @@ impl PoolHandle {
         *self.0.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Inputs that were refused because their like made the kernel fail.
+    pub fn poison_refused(&self) -> u64 {
+        self.0.poison.refused()
+    }
+
     /// Hands in a request, checked before.
     ///
     /// # Errors
     /// Nothing can be decided now; the refusal is counted into the log later.
     pub fn admit(&self, arrival: Arrival) -> Result<Pending, Unavailable> {
+        if self.0.poison.refuses_arrival(&arrival) {
+            self.0.inbox.refused(arrival.received_at);
+            return Err(Unavailable::Poisoned);
+        }
         let (pending, promise) = Pending::new(arrival.idempotency.is_some(), Arc::clone(&self.0.inbox));
         self.0.inbox.arrive((arrival, promise))?;
         Ok(pending)

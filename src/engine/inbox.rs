@@ -196,6 +196,15 @@ impl Inbox {
         Ok(())
     }
 
+    /// Counts an arrival that was refused outside the kernel.
+    pub fn refused(&self, since: Micros) {
+        let mut lanes = self.lock();
+        if lanes.refused == 0 {
+            lanes.refused_since = since;
+        }
+        lanes.refused += 1;
+    }
+
     /// Puts anything else into the lane that goes first. Given back if the pool's thread is gone.
     pub fn put(&self, message: Message) -> Result<(), Unavailable> {
         let mut lanes = self.lock();

@@ -1,9 +1,11 @@
 //! Starts a pool's thread on a recovered state.
 
 use super::clock::Clock;
+use super::comeback::Rebuild;
 use super::handle::{PoolHandle, PoolStatus, Shared};
 use super::inbox::Inbox;
 use super::journal::{Journal, Port};
+use super::poison::Poison;
 use super::pool::{Decide, End, Pool};
 use super::service::{EngineError, PoolOptions};
 use super::turn::policy_changed;
@@ -25,6 +27,10 @@ pub(super) struct Launch {
     pub options: PoolOptions,
     pub inbox_arrivals_max: usize,
     pub decide: Decide,
+    /// Brings the state back where the kernel failed.
+    pub rebuild: Rebuild,
+    /// What made it fail before.
+    pub poison: Poison,
 }
 
 /// A pool whose thread runs.
@@ -47,6 +53,9 @@ impl Launch {
             log_writable: true,
             stopping: false,
             failed: false,
+            recovering: false,
+            faults: 0,
+            views_lost: 0,
         };
         let shared = Arc::new(Shared {
             name: self.name,
@@ -54,9 +63,10 @@ impl Launch {
             inbox,
             steps: broadcast::Sender::new(SUBSCRIBERS_BATCHES),
             status: Mutex::new(status),
+            poison: self.poison,
         });
         let handle = PoolHandle(Arc::clone(&shared));
-        let pool = Pool::new(self.state, self.decide, shared, Arc::clone(&port), journal(port));
+        let pool = Pool::new(self.state, self.decide, shared, Arc::clone(&port), journal(port), self.rebuild);
         let thread = std::thread::Builder::new()
             .name(format!("weir-pool-{}", handle.name()))
             .spawn(move || pool.run(first))

@@ -6,7 +6,9 @@
 
 mod admin;
 mod clock;
+mod comeback;
 mod decision;
+mod flood;
 mod handle;
 mod ids;
 mod inbox;
@@ -15,6 +17,7 @@ mod keeping;
 mod launch;
 mod pending;
 mod place;
+mod poison;
 mod pool;
 mod release;
 mod revocation;
@@ -28,6 +31,7 @@ pub use handle::{Answer, PoolHandle, PoolStatus};
 pub use ids::{ExternalId, IdError};
 pub use pending::Pending;
 pub use place::{LogOptions, Place};
+pub use pool::Decide;
 pub use revocation::{Revocation, Revoked, Revoking, Watching};
 pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, PoolOptions};
 

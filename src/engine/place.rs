@@ -159,7 +159,7 @@ fn each(
     pools.iter().map(|pool| Ok(((*pool).to_owned(), recover(pool)?))).collect()
 }
 
-fn fold_all(frames: &dyn Frames, pool: &str) -> Result<State, EngineError> {
+pub(super) fn fold_all(frames: &dyn Frames, pool: &str) -> Result<State, EngineError> {
     let mut state = State::new();
     while state.seq() < frames.head(pool).seq {
         for frame in frames.read(pool, state.seq() + 1, READ_BYTES)? {

@@ -3,7 +3,9 @@
 //! While one batch is being made durable the next one is built. Only a bounded number of steps is ever decided and
 //! not yet durable; beyond it inputs wait in the inbox. Nothing is decided while the log fails.
 
+use super::comeback::{Failures, Rebuild};
 use super::decision::{Decision, Unavailable};
+use super::flood::Flood;
 use super::handle::Shared;
 use super::inbox::{Arriving, Intake, Look, Message};
 use super::journal::{Journal, Port};
@@ -12,7 +14,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use weir_kernel::{Input, Micros, Regime, State, Step};
+use weir_kernel::{Event, Input, Micros, Regime, State, Step};
 
 /// Steps that are built while another batch is in flight; a batch is never much larger.
 const BATCH_MAX: usize = 3_072;
@@ -46,22 +48,22 @@ const ABORT_WAIT: Duration = Duration::from_secs(5);
 const CUT_GRACE: Micros = Micros::from_secs(1);
 
 /// How a step is decided: the kernel, or in tests a kernel with a fault.
-pub(super) type Decide = fn(&mut State, Micros, Input) -> Step;
+pub type Decide = fn(&mut State, Micros, &Input) -> Vec<Event>;
 
 /// What one pool's thread owns.
 pub(super) struct Pool {
     pub(super) state: State,
-    decide: Decide,
+    pub(super) decide: Decide,
     pub(super) shared: Arc<Shared>,
     port: Arc<Port>,
     journal: Box<dyn Journal>,
     pub(super) waiters: Waiters,
     /// Decided and not handed to the log yet.
     pub(super) building: Vec<Step>,
-    building_events: usize,
+    pub(super) building_events: usize,
     /// What the steps of `building` answer.
     pub(super) answers: Vec<Release>,
-    flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<Flight>,
     handed_over_at: Instant,
     /// The next batch gathers until then: others are likely to follow the last one.
     paced_until: Option<Instant>,
@@ -72,11 +74,16 @@ pub(super) struct Pool {
     refusals_noted_at: Micros,
     messages: Vec<Message>,
     arriving: Vec<Arriving>,
+    pub(super) flood: Flood,
+    pub(super) rebuild: Rebuild,
+    pub(super) failures: Failures,
+    /// The kernel failed in a way that the pool does not come back from: nothing is decided any more.
+    pub(super) broken: bool,
 }
 
 /// A batch that the log has and that is not durable yet.
-struct Flight {
-    steps: Arc<Vec<Step>>,
+pub(super) struct Flight {
+    pub(super) steps: Arc<Vec<Step>>,
     answers: Vec<Release>,
     regime: Regime,
 }
@@ -99,6 +106,7 @@ impl Pool {
         shared: Arc<Shared>,
         port: Arc<Port>,
         journal: Box<dyn Journal>,
+        rebuild: Rebuild,
     ) -> Self {
         Pool {
             state,
@@ -118,15 +126,22 @@ impl Pool {
             refusals_noted_at: Micros::ZERO,
             messages: Vec::new(),
             arriving: Vec::new(),
+            flood: Flood::default(),
+            rebuild,
+            failures: Failures::default(),
+            broken: false,
         }
     }
 
-    /// Runs until told to stop. A panic of the kernel (or of ours) ends the pool cleanly: what was durable is
-    /// answered, everybody else hears of the fault, and readiness turns false.
+    /// Runs until told to stop. The kernel's failing on an input is survived (`comeback.rs`). A panic of ours, or a
+    /// kernel that goes on failing, ends the pool cleanly: what was durable is answered, everybody else hears of the
+    /// fault, and readiness turns false.
     pub fn run(mut self, first: Vec<Input>) -> End {
         let ended = catch_unwind(AssertUnwindSafe(|| {
             for input in first {
-                self.step(input);
+                if self.step(input).is_none() {
+                    return End::Failed;
+                }
             }
             self.work()
         }));
@@ -146,7 +161,7 @@ impl Pool {
         loop {
             self.land();
             self.hand_over();
-            if self.port.is_lost() {
+            if self.port.is_lost() || self.broken {
                 return End::Failed;
             }
             if !self.collect() {
@@ -172,21 +187,22 @@ impl Pool {
         }
     }
 
-    /// Decides one input at the present time.
-    pub(super) fn step(&mut self, input: Input) -> u64 {
-        let at = self.shared.clock.now().max(self.state.now());
-        let step = (self.decide)(&mut self.state, at, input);
-        let seq = step.seq;
-        self.building_events += step.events.len().saturating_sub(1);
-        self.building.push(step);
-        seq
+    /// The time of a step that is decided now.
+    pub(super) fn instant(&self) -> Micros {
+        self.shared.clock.now().max(self.state.now())
     }
 
-    /// The same, and collects the answers that it gives.
-    pub(super) fn decide(&mut self, input: Input) -> u64 {
-        let seq = self.step(input);
+    /// Decides one input at the present time. None if it, or one like it, made the kernel fail.
+    pub(super) fn step(&mut self, input: Input) -> Option<u64> {
+        self.decide_aside();
+        self.step_at(self.instant(), input)
+    }
+
+    /// The same as [`Pool::step`], and collects the answers that it gives.
+    pub(super) fn decide(&mut self, input: Input) -> Option<u64> {
+        let seq = self.step(input)?;
         self.settle();
-        seq
+        Some(seq)
     }
 
     /// Collects the answers of the last step.
@@ -250,7 +266,8 @@ impl Pool {
                 continue;
             }
             let gathers_until = self.gathers_until();
-            if gathers_until.is_none() && !self.building.is_empty() && self.flights.len() < FLIGHTS_MAX {
+            let built = !self.building.is_empty() || self.flood.has_aside();
+            if gathers_until.is_none() && built && self.flights.len() < FLIGHTS_MAX {
                 return true;
             }
             // What comes in while a batch gathers is decided by the handful.
@@ -295,6 +312,10 @@ impl Pool {
         if lanes.intake == Intake::Open {
             lanes.intake = Intake::Closed(Unavailable::Log);
         }
+        for (_, promise) in self.flood.take_aside() {
+            lanes.refused += 1;
+            promise.answer(Decision::Unavailable(Unavailable::Log));
+        }
         for (_, promise) in lanes.arrivals.drain(..) {
             lanes.refused += 1;
             promise.answer(Decision::Unavailable(Unavailable::Log));
@@ -323,8 +344,15 @@ impl Pool {
         self.paced_until.filter(|until| *until > Instant::now())
     }
 
+    fn may_hand_over(&self) -> bool {
+        self.flights.len() < FLIGHTS_MAX && !self.port.is_failing() && self.gathers_until().is_none()
+    }
+
     /// Gives the log what was built, if it may have another batch.
     fn hand_over(&mut self) {
+        if self.flood.has_aside() && self.may_hand_over() {
+            self.decide_aside();
+        }
         if self.building.is_empty() {
             // Answers that rest on steps already handed over (or on none).
             if !self.answers.is_empty() {
@@ -336,13 +364,14 @@ impl Pool {
             }
             return;
         }
-        if self.flights.len() >= FLIGHTS_MAX || self.port.is_failing() || self.gathers_until().is_some() {
+        if !self.may_hand_over() {
             return;
         }
         let (now, count) = (Instant::now(), self.building.len());
+        let weight = count + self.flood.take_covered();
         let span = now.duration_since(self.handed_over_at).as_micros().max(1);
-        let pace = if count as u128 * 1_000 / span >= CROWD { PACE_CROWDED } else { PACE };
-        self.paced_until = (count >= BUSY).then(|| now + pace);
+        let pace = if weight as u128 * 1_000 / span >= CROWD { PACE_CROWDED } else { PACE };
+        self.paced_until = (weight >= BUSY).then(|| now + pace);
         self.handed_over_at = now;
         let steps = Arc::new(std::mem::replace(&mut self.building, Vec::with_capacity(count.min(FULL))));
         self.building_events = 0;
@@ -412,7 +441,9 @@ impl Pool {
     fn close(&mut self, why: Unavailable) {
         let mut lanes = self.shared.inbox.lock();
         lanes.intake = Intake::Closed(why);
-        let arrivals: Vec<Arriving> = lanes.arrivals.drain(..).chain(self.arriving.drain(..)).collect();
+        let aside = self.flood.take_aside();
+        let arrivals: Vec<Arriving> =
+            lanes.arrivals.drain(..).chain(self.arriving.drain(..)).chain(aside).collect();
         let messages: Vec<Message> = lanes.first.drain(..).chain(self.messages.drain(..)).collect();
         lanes.looks.clear();
         drop(lanes);

@@ -1,13 +1,15 @@
 //! All pools of one process, over one log.
 
 use super::clock::Clock;
+use super::comeback::rebuild;
 use super::handle::PoolHandle;
 use super::inbox::Message;
 use super::journal::Writing;
 use super::keeping::KeepingThread;
 use super::launch::{Launch, Running};
 use super::place::{LogOptions, Opened, Place, open};
-use super::pool::End;
+use super::poison::Poison;
+use super::pool::{Decide, End};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -107,6 +109,14 @@ impl Engine {
     /// # Errors
     /// The log does not open or does not fold, or the system has no thread for a pool.
     pub fn open(options: EngineOptions) -> Result<Engine, EngineError> {
+        Engine::open_deciding(options, weir_kernel::decide)
+    }
+
+    /// The same with another kernel in place of ours, to see what becomes of one with a fault.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_deciding(options: EngineOptions, decide: Decide) -> Result<Engine, EngineError> {
         for pool in options.pools.keys() {
             if let Some(fault) = pool_name_fault(pool) {
                 return Err(EngineError::Name { pool: pool.clone(), fault });
@@ -114,6 +124,10 @@ impl Engine {
         }
         let names: Vec<&str> = options.pools.keys().map(String::as_str).collect();
         let Opened { writer, keeping, mut states, last_logged } = open(&options.place, &options.log, &names)?;
+        let dir = match &options.place {
+            Place::Directory(dir) => Some(dir.clone()),
+            Place::Memory(_) => None,
+        };
         let clock = options.clock.unwrap_or_else(|| Clock::starting_after(last_logged));
         let writer = Arc::new(writer);
         let mut engine = Engine {
@@ -130,7 +144,9 @@ impl Engine {
                 clock: clock.clone(),
                 options: pool,
                 inbox_arrivals_max: options.inbox_arrivals_max,
-                decide: weir_kernel::step,
+                decide,
+                rebuild: rebuild(dir.clone(), writer.frames(), &name),
+                poison: Poison::load(dir.as_deref(), &name),
             };
             let Running { handle, thread } =
                 launch.start(|port| Box::new(Writing::new(Arc::clone(&writer), &name, port)))?;

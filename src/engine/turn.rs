@@ -1,11 +1,11 @@
 //! What each message becomes: which input, and who hears of it.
 
-use super::decision::{Change, Fate, Unavailable};
+use super::decision::{Change, Decision, Fate, Unavailable};
 use super::inbox::Message;
 use super::pending::{Promise, Slot};
 use super::pool::Pool;
 use super::release::{Release, fate};
-use super::revocation::revoking;
+use super::revocation::{Revoking, revoking};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -15,10 +15,20 @@ use weir_kernel::{
 
 impl Pool {
     pub(super) fn arrival(&mut self, arrival: Arrival, promise: Promise) {
+        if let Some((arrival, promise)) = self.set_aside((arrival, promise)) {
+            self.arrival_alone(arrival, promise);
+        }
+    }
+
+    pub(super) fn arrival_alone(&mut self, arrival: Arrival, promise: Promise) {
         let slot = Arc::clone(promise.slot());
         let face = arrival.face;
         let observe = self.state.policy().observe;
-        self.step(Input::Arrived(arrival));
+        let since = arrival.received_at;
+        if self.step(Input::Arrived(arrival)).is_none() {
+            self.shared.inbox.refused(since);
+            return promise.answer(Decision::Unavailable(self.why_not()));
+        }
         if let Some(step) = self.building.last() {
             self.waiters.arrived(step, face, promise);
             if observe {
@@ -26,6 +36,7 @@ impl Pool {
             }
         }
         self.settle();
+        self.note_refusal();
         if slot.is_abandoned() {
             self.abandon(&slot);
         }
@@ -57,10 +68,12 @@ impl Pool {
                 self.answers.extend(self.waiters.listeners.wait(&self.state, request, to));
             }
             Message::Revoke { request, by, why, to } => {
-                self.decide(Input::Revoke { request, by, why });
-                if let Some(step) = self.building.last() {
-                    self.answers.push(Release::Revoking(to, revoking(step)));
-                }
+                let done = self.decide(Input::Revoke { request, by, why }).is_some();
+                let answer = match self.building.last() {
+                    Some(step) if done => revoking(step),
+                    _ => Revoking::Unavailable(self.why_not()),
+                };
+                self.answers.push(Release::Revoking(to, answer));
             }
             Message::Undeliverable(request) => {
                 self.decide(Input::Undeliverable { request });
@@ -80,11 +93,13 @@ impl Pool {
     }
 
     fn answered(&mut self, input: Input, to: Option<oneshot::Sender<Fate>>) {
-        self.decide(input);
-        if let (Some(to), Some(step)) = (to, self.building.last()) {
-            let fate = fate(step);
-            self.answers.push(Release::Fate(to, fate));
-        }
+        let done = self.decide(input).is_some();
+        let Some(to) = to else { return };
+        let fate = match self.building.last() {
+            Some(step) if done => fate(step),
+            _ => Fate::Unavailable(self.why_not()),
+        };
+        self.answers.push(Release::Fate(to, fate));
     }
 
     /// Observe mode: what ended in the real pool while the shadow still queues it is recorded as that.
@@ -115,12 +130,21 @@ impl Pool {
             self.answers.push(Release::Change(to, Change::Same));
             return;
         }
-        let seq = self.decide(policy_changed(policy));
-        self.answers.push(Release::Change(to, Change::Adopted { seq }));
+        match self.decide(policy_changed(policy)) {
+            Some(seq) => self.answers.push(Release::Change(to, Change::Adopted { seq })),
+            None => {
+                // Nobody may be listening any more.
+                let _ = to.send(Err(self.why_not()));
+            }
+        }
     }
 
     fn objectives(&mut self, change: ObjectivesChange, to: oneshot::Sender<Result<Change, Unavailable>>) {
-        let seq = self.decide(Input::ObjectivesChanged(change));
+        let Some(seq) = self.decide(Input::ObjectivesChanged(change)) else {
+            // Nobody may be listening any more.
+            let _ = to.send(Err(self.why_not()));
+            return;
+        };
         let same = self.building.last().is_some_and(|step| {
             step.events.iter().any(|event| matches!(event, Event::Ignored { what: Ignored::NoChange }))
         });

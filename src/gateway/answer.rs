@@ -64,6 +64,9 @@ pub fn unavailable(why: Unavailable) -> Fault {
     match why {
         Unavailable::Log | Unavailable::InboxFull => Fault::LogUnavailable,
         Unavailable::Stopped => Fault::ShuttingDown,
+        Unavailable::Poisoned => {
+            Fault::Internal("a request like this one made the service fail: it is kept aside".to_owned())
+        }
         Unavailable::Failed => Fault::Internal("the pool's thread has failed".to_owned()),
     }
 }

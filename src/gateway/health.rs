@@ -27,6 +27,8 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
         let status = pool.handle.status();
         let reason = if status.failed {
             "failed"
+        } else if status.recovering {
+            "recovering"
         } else if !status.log_writable {
             "log-unavailable"
         } else if status.stopping {

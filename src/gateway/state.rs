@@ -215,6 +215,7 @@ impl Gateway {
                 ready: status.ready() && !self.is_stopping(),
                 log_writable: status.log_writable,
                 durable: status.durable,
+                faults: (status.faults, pool.handle.poison_refused()),
                 detector: pool.detector.clone(),
                 ..seen
             });

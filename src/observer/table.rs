@@ -100,6 +100,12 @@ impl Table {
         Table { logged, ..Table::default() }
     }
 
+    /// What is left in the log after something was lost on the way to it.
+    pub fn relearn(&mut self, known: Vec<Known>) {
+        self.logged = Table::restored(known).logged;
+        self.pushed_logged = None;
+    }
+
     /// Sets the whole of the pool's endpoints. Samples of those that stay are kept. A name twice counts once.
     ///
     /// # Errors

@@ -96,6 +96,8 @@ struct Inner {
     known: bool,
     /// The kernel has had a first view.
     told: bool,
+    /// Views that the pool has lost, as far as they are made good.
+    lost: u64,
     stats: BTreeMap<String, Stats>,
     trouble: Trouble,
 }
@@ -132,6 +134,7 @@ impl Observer {
             table: Table::restored(known),
             known: false,
             told: false,
+            lost: 0,
             stats: BTreeMap::new(),
             trouble: Trouble::default(),
         };
@@ -352,6 +355,7 @@ async fn rounds(shared: Arc<Shared>) {
     let mut round = 0_u64;
     loop {
         round += 1;
+        make_good(&shared).await;
         let began = tokio::time::Instant::now();
         let (targets, scrape) = {
             let mut inner = shared.lock();
@@ -400,6 +404,20 @@ async fn rounds(shared: Arc<Shared>) {
                 }
             }
         }
+    }
+}
+
+/// The pool has lost a round of ours: from what it knows the next one tells it the rest.
+async fn make_good(shared: &Shared) {
+    let lost = shared.pool.status().views_lost;
+    if shared.lock().lost == lost {
+        return;
+    }
+    if let Ok(known) = shared.pool.peek(known).await {
+        let mut inner = shared.lock();
+        inner.lost = lost;
+        inner.told = false;
+        inner.table.relearn(known);
     }
 }
 

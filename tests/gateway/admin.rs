@@ -116,6 +116,34 @@ fn ok(url: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What runs is taken back where somebody is there to be told, and the log says by whom and why.
+#[tokio::test]
+async fn a_running_request_is_revoked_by_hand() {
+    let world = World::one(pushed(|_| ())).await;
+    world.pool_is("default", 1, 0.0).await;
+    let id = world.admit(json!({})).await.admitted()["id"].as_str().unwrap().to_owned();
+    let path = "/admin/pools/default/revoke";
+    // Nobody polls for it: the order is in the log, and the lease runs on.
+    let nobody = order(&world, path, json!({"why": "a drill", "id": id, "by": "ops"})).await;
+    assert_eq!((nobody.status, &nobody.json()["state"]), (200, &json!("undeliverable")), "{}", nobody.text());
+    assert_eq!(world.pool("default").await["leases"], 1);
+    let orders: Vec<Value> =
+        world.log("default").await.iter().filter_map(|step| step["input"].get("Revoke").cloned()).collect();
+    assert_eq!((&orders[0]["by"], &orders[0]["why"]), (&json!("ops"), &json!("a drill")));
+    // A queued one is purged, not revoked; one that never was is not known; a reason is asked for.
+    world.pool_is("default", 1, 1.5).await;
+    let held = world.admitting(json!({}));
+    world.queued("default", 1).await;
+    let steps = world.log("default").await;
+    let seq = &steps.iter().rev().find(|step| step["input"].get("Arrived").is_some()).unwrap()["seq"];
+    let queued = format!("default-{seq}");
+    order(&world, path, json!({"why": "w", "id": queued})).await.refused(409, "rejected-invalid");
+    order(&world, path, json!({"why": "w", "id": "default-99999"})).await.refused(404, "rejected-invalid");
+    let problem = order(&world, path, json!({"id": id})).await.refused(400, "rejected-invalid");
+    assert_eq!(problem["field"], "why");
+    held.abort();
+}
+
 /// The whole way from the command line; the drain serves what is queued and then ends the process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c144_the_command_line_pauses_purges_and_drains() {

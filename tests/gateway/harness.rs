@@ -47,18 +47,29 @@ impl World {
     }
 
     pub async fn start(setups: BTreeMap<&str, Setup>, options: Options) -> World {
+        let place = Place::Memory(weir_log::memory::MemoryDisk::new());
+        World::deciding(setups, options, place, weir_kernel::decide).await
+    }
+
+    /// With another kernel in place of ours, which may have a fault.
+    pub async fn deciding(
+        setups: BTreeMap<&str, Setup>,
+        options: Options,
+        place: Place,
+        decide: weir::engine::Decide,
+    ) -> World {
         let pools = setups.iter().map(|(name, setup)| {
             let objectives = setup.objectives.iter().map(|(name, p)| ((*name).to_owned(), *p)).collect();
             ((*name).to_owned(), PoolOptions { policy: setup.policy.clone(), objectives })
         });
-        let engine = Engine::open(EngineOptions {
+        let options_of_engine = EngineOptions {
             pools: pools.collect(),
-            place: Place::Memory(weir_log::memory::MemoryDisk::new()),
+            place,
             log: weir::engine::LogOptions::default(),
             clock: None,
             inbox_arrivals_max: INBOX_ARRIVALS_MAX,
-        })
-        .unwrap();
+        };
+        let engine = Engine::open_deciding(options_of_engine, decide).unwrap();
         let mut faces = Vec::new();
         for (name, setup) in &setups {
             let handle = engine.pool(name).unwrap().clone();

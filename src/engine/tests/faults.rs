@@ -7,7 +7,7 @@ use crate::engine::pool::End;
 use crate::engine::{
     Decision, Engine, EngineOptions, Fate, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolOptions, Unavailable,
 };
-use weir_kernel::{Ended, Event, Input, Micros, Outcome, Policy, Reason, State, Step, Termination};
+use weir_kernel::{Ended, Event, Input, Micros, Outcome, Policy, Reason, Step, Termination};
 use weir_log::memory::MemoryDisk;
 
 /// While the log fails nothing is decided; the refused are counted, and all goes on by itself afterwards.
@@ -44,34 +44,6 @@ fn c104_a_failing_log_refuses_at_once_and_recovers_by_itself() {
     rig.saturate(0);
     assert!(matches!(wait_for(waiting), Decision::Admitted(_)));
     rig.check();
-}
-
-fn panics_on_boom(state: &mut State, at: Micros, input: Input) -> Step {
-    if let Input::Arrived(arrival) = &input {
-        assert_ne!(arrival.caller_id, "boom");
-    }
-    weir_kernel::step(state, at, input)
-}
-
-/// A fault in the kernel ends the pool: what is durable is answered, the rest hears of the fault, readiness is gone.
-#[test]
-fn a_kernel_that_panics_leaves_nobody_waiting() {
-    let rig = Setup { decide: panics_on_boom, ..Setup::default() }.start();
-    rig.open_pool(1_000_000);
-    let queued = rig.admit("r1");
-    wait("it is queued", || rig.peek(|state| state.queued()) == 1);
-    let boom = rig.admit("boom");
-    assert_eq!(wait_for(boom), Decision::Unavailable(Unavailable::Failed));
-    assert_eq!(wait_for(queued), Decision::Unavailable(Unavailable::Failed));
-    wait("its end", || rig.pool.status().failed);
-    assert!(!rig.pool.status().ready());
-    assert_eq!(rig.pool.admit(rig.arrival("r2")).err(), Some(Unavailable::Failed));
-    assert_eq!(
-        wait_for(rig.pool.cancel(weir_kernel::RequestId(1), weir_kernel::Cause::Other)),
-        Fate::Unavailable(Unavailable::Failed)
-    );
-    assert_eq!(wait_for(rig.pool.peek(|state| state.seq())), Err(Unavailable::Failed));
-    assert_eq!(rig.running.thread.join().unwrap(), End::Failed);
 }
 
 /// More arrivals than the inbox holds are refused there and counted; ends never wait behind them.

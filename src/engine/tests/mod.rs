@@ -3,6 +3,8 @@
 mod answers;
 mod durable;
 mod faults;
+mod flood;
+mod poison;
 mod races;
 mod revocations;
 mod rig;

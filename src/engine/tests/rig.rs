@@ -3,12 +3,13 @@
 use crate::engine::inbox::Intake;
 use crate::engine::journal::{Journal, Port};
 use crate::engine::launch::{Launch, Running};
+use crate::engine::poison::Poison;
 use crate::engine::pool::{Decide, End};
 use crate::engine::{Clock, Decision, Pending, PoolHandle, PoolOptions};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use weir_kernel::{
@@ -64,6 +65,8 @@ pub struct Setup {
     pub inbox: usize,
     pub decide: Decide,
     pub state: State,
+    /// While it is locked no state comes back from the log.
+    pub gate: Arc<Mutex<()>>,
 }
 
 impl Default for Setup {
@@ -72,8 +75,9 @@ impl Default for Setup {
             policy: pushed_policy(),
             clock: Clock::manual(Micros::from_secs(1_000)),
             inbox: 10_000,
-            decide: weir_kernel::step,
+            decide: weir_kernel::decide,
             state: State::new(),
+            gate: Arc::default(),
         }
     }
 }
@@ -99,7 +103,16 @@ impl Setup {
     }
 
     pub fn start(self) -> Rig {
-        let mut script = None;
+        let script: Arc<OnceLock<Arc<Script>>> = Arc::default();
+        let (logged, gate, before) = (Arc::clone(&script), self.gate, self.state.clone());
+        // As the log has it: what is durable, and no more.
+        let rebuild = Box::new(move || {
+            let _open = gate.lock().unwrap();
+            let (mut state, script) = (before.clone(), logged.get().unwrap());
+            let durable = script.port.durable();
+            script.steps().iter().filter(|step| step.seq <= durable).for_each(|step| fold(&mut state, step));
+            Ok(state)
+        });
         let launch = Launch {
             name: "p".to_owned(),
             state: self.state,
@@ -110,17 +123,19 @@ impl Setup {
             },
             inbox_arrivals_max: self.inbox,
             decide: self.decide,
+            rebuild,
+            poison: Poison::load(None, "p"),
         };
         let running = launch
             .start(|port| {
                 let made =
                     Arc::new(Script { mode: Mutex::new(Mode::AtOnce), steps: Mutex::new(Vec::new()), port });
-                script = Some(Arc::clone(&made));
+                script.set(Arc::clone(&made)).ok().unwrap();
                 Box::new(Scripted(made))
             })
             .unwrap();
         let pool = running.handle.clone();
-        Rig { running, pool, script: script.unwrap(), clock: self.clock }
+        Rig { running, pool, script: Arc::clone(script.get().unwrap()), clock: self.clock }
     }
 }
 

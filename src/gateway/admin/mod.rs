@@ -16,7 +16,7 @@ use super::problem::{Fault, Invalid};
 use super::router::only;
 use super::segment::Segment;
 use super::state::{Gateway, PoolFace};
-use crate::engine::{ExternalId, Obeyed};
+use crate::engine::{ExternalId, Obeyed, Revoking};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -33,6 +33,7 @@ pub fn routes() -> Router<Arc<Gateway>> {
         .route("/admin/pools/{pool}/pause", only(post(pause), "POST"))
         .route("/admin/pools/{pool}/resume", only(post(resume), "POST"))
         .route("/admin/pools/{pool}/purge", only(post(purge), "POST"))
+        .route("/admin/pools/{pool}/revoke", only(post(revoke), "POST"))
         .route("/admin/drain", only(post(drain), "POST"))
         .route("/admin/config", only(get(config::show), "GET, HEAD"))
 }
@@ -115,6 +116,41 @@ async fn purge(
         .text("pool", &name)
         .plain("purged", removed)
         .plain("sequence", seq)
+        .text("by", &by)
+        .text("why", &why)
+        .finish();
+    Ok(answer::json(StatusCode::OK, body))
+}
+
+/// Takes back what runs. Whoever holds the lease is told as soon as the order is durable; that it has ended comes later.
+async fn revoke(
+    State(gateway): State<Arc<Gateway>>,
+    Segment(name): Segment,
+    request: Request<Body>,
+) -> Result<Response, Fault> {
+    let pool = gateway.pool(Some(&name))?;
+    let Order { by, why, id, .. } = read(&gateway, request, Members::Revoke).await?;
+    let id = id.unwrap_or_default();
+    let number = of_pool(pool, &id)?.request;
+    let (seq, revocation, state) = match pool.handle.revoke(number, &by, &why).await {
+        Revoking::Issued { seq, number } => (Some(seq), Some(number), "revoking"),
+        Revoking::Undeliverable { seq, number } => (Some(seq), Some(number), "undeliverable"),
+        Revoking::AlreadyRevoked => (None, None, "revoking"),
+        Revoking::NotRunning => {
+            let id = shown(id.as_bytes());
+            return Err(Fault::Conflict(format!("{id} is still queued: it is purged, not revoked")));
+        }
+        Revoking::Unknown => return Err(Fault::NoAdmission(shown(id.as_bytes()))),
+        Revoking::Unavailable(why) => return Err(answer::unavailable(why)),
+    };
+    tracing::info!(pool = name, by, why, id, state, "by hand: revoke");
+    let body = Object::new()
+        .text("pool", &name)
+        .text("id", &id)
+        .text("state", state)
+        .plain("changed", revocation.is_some())
+        .plain_opt("revocation", revocation)
+        .plain_opt("sequence", seq)
         .text("by", &by)
         .text("why", &why)
         .finish();

@@ -25,6 +25,8 @@ pub enum Members {
     None,
     /// `id`, or `fairnessId` and `priority`.
     Purge,
+    /// `id`.
+    Revoke,
 }
 
 /// An order, checked.
@@ -56,6 +58,7 @@ pub fn read(parts: &Parts, body: &[u8], members: Members) -> Result<Order, Inval
     };
     let names: &[&str] = match members {
         Members::None => &["by", "why"],
+        Members::Revoke => &["by", "why", "id"],
         Members::Purge => &["by", "why", "id", "fairnessId", "priority"],
     };
     known("body", &object, names)?;
@@ -64,6 +67,9 @@ pub fn read(parts: &Parts, body: &[u8], members: Members) -> Result<Order, Inval
         .ok_or_else(|| Invalid::new("why", "", format!("the reason, {TEXT_ALLOWED}")))?;
     let id = text("id", member(&object, "id"))?;
     let flow = flow(&object)?;
+    if members == Members::Revoke && id.is_none() {
+        return Err(Invalid::new("id", "", "the id of a running admission"));
+    }
     if members == Members::Purge && id.is_some() == flow.is_some() {
         let found = if id.is_some() { "both" } else { "" };
         return Err(Invalid::new("id", found, WHAT_TO_PURGE));
@@ -167,6 +173,8 @@ mod tests {
             (r#"{"why": "w", "whom": "x"}"#, Members::None, Err("body")),
             (r#"{"why": "w", "id": "p-1"}"#, Members::None, Err("body")),
             ("[]", Members::None, Err("body")),
+            (r#"{"why": "w"}"#, Members::Revoke, Err("id")),
+            (r#"{"why": "w", "id": "p-1"}"#, Members::Revoke, Ok(("loopback", "w"))),
             (r#"{"why": "w"}"#, Members::Purge, Err("id")),
             (r#"{"why": "w", "id": "p-1"}"#, Members::Purge, Ok(("loopback", "w"))),
             (r#"{"why": "w", "fairnessId": "", "priority": -1}"#, Members::Purge, Ok(("loopback", "w"))),

@@ -26,6 +26,8 @@ pub struct PoolGauges {
     pub ready: bool,
     /// Can its log be written?
     pub log_writable: bool,
+    /// How often the kernel failed, and inputs refused because their like made it fail.
+    pub faults: (u64, u64),
     /// Did an operator pause it?
     pub paused: bool,
     /// Its last durable step.
@@ -301,7 +303,17 @@ fn service(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<
         }),
         ("log_durable_sequence", "The last durable step of the pool's log.", |p| Some(p.durable as f64)),
     ];
-    each_pool(encoder, pools, &plain)
+    each_pool(encoder, pools, &plain)?;
+    let mut series = Series::counter(encoder, "pool_faults", "Inputs that made the kernel fail.")?;
+    for pool in pools {
+        series.count(vec![("inference_pool", &pool.pool)], pool.faults.0)?;
+    }
+    let help = "Inputs refused because their like made the kernel fail.";
+    let mut series = Series::counter(encoder, "pool_poison_refused", help)?;
+    for pool in pools {
+        series.count(vec![("inference_pool", &pool.pool)], pool.faults.1)?;
+    }
+    Ok(())
 }
 
 /// One gauge per pool, left out where it has no value.

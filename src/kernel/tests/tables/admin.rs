@@ -69,7 +69,7 @@ fn a_resumed_pool_is_held_by_what_holds_it_then() {
 
 /// Without flow control nothing stays queued, but in a pause the limits bound what waits.
 #[test]
-fn c016_the_limits_hold_in_a_pause_without_flow_control() {
+fn the_limits_hold_in_a_pause_without_flow_control() {
     let mut policy = pushed();
     policy.flow_control = false;
     policy.max_requests = 2;

@@ -9,7 +9,7 @@ fn full(limit: u64) -> Policy {
 }
 
 #[test]
-fn c022_many_refusals_in_one_step_are_conserved() {
+fn many_refusals_in_one_step_are_conserved() {
     check(
         full(1),
         "
