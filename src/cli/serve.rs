@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_config::{Effective, PoolSettings, format_duration};
+use weir_config::{Effective, EndpointSettings, PoolSettings, format_duration};
+use weir_kernel::Role;
 use weir_log::output;
 
 /// How often the file is looked at.
@@ -32,6 +33,10 @@ pub struct Args {
     /// Where to serve Envoy's gRPC, in place of weir.envoy.listen. Port 0 = any free one.
     #[arg(long)]
     grpc_listen: Option<SocketAddr>,
+    /// Serve as a reverse proxy to these model servers (http://HOST:PORT, by commas): the endpoints of the only pool, or of
+    /// the pool `default`, in place of those of the settings. Their /metrics are read.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    upstream: Vec<String>,
     /// The data directory, in place of weir.log.dir.
     #[arg(long)]
     data: Option<PathBuf>,
@@ -85,7 +90,7 @@ fn start(args: Args) -> Result<(), Failure> {
     ended
 }
 
-fn load(args: &Args) -> Result<Effective, weir_config::Mistakes> {
+fn load(args: &Args) -> Result<Effective, Failure> {
     let mut settings = weir_config::load(args.config.as_deref(), environment())?;
     if let Some(listen) = args.listen {
         settings.settings.listen = listen;
@@ -97,7 +102,40 @@ fn load(args: &Args) -> Result<Effective, weir_config::Mistakes> {
         settings.settings.log.dir.clone_from(dir);
     }
     settings.settings.insecure = args.insecure;
+    if !args.upstream.is_empty() {
+        proxied(&mut settings, &args.upstream)?;
+    }
     Ok(settings)
+}
+
+/// Turns the proxy on, to these endpoints.
+fn proxied(settings: &mut Effective, upstreams: &[String]) -> Result<(), String> {
+    let mut endpoints: Vec<EndpointSettings> = Vec::new();
+    for text in upstreams {
+        let refused = |allowed: &str| Err(format!("--upstream: {text:?} is not allowed; allowed: {allowed}"));
+        let Some(url) = weir_config::base_url(text) else {
+            return refused("a base URL such as http://10.0.0.7:8000");
+        };
+        if endpoints.iter().any(|endpoint| endpoint.url == url) {
+            return refused("each URL once");
+        }
+        let name = url.trim_start_matches("http://").to_owned();
+        endpoints.push(EndpointSettings { name, url, role: Role::Decode });
+    }
+    let name = match settings.pools.keys().next() {
+        Some(only) if settings.pools.len() == 1 => only.clone(),
+        _ => weir_config::DEFAULT_POOL.to_owned(),
+    };
+    let Some(pool) = settings.pools.get_mut(&name) else {
+        let known: Vec<&str> = settings.pools.keys().map(String::as_str).collect();
+        return Err(format!(
+            "--upstream: there are several pools and none is called {name}: {}",
+            known.join(", ")
+        ));
+    };
+    pool.endpoints = Some(endpoints);
+    settings.settings.gateway.proxy.enabled = true;
+    Ok(())
 }
 
 async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
@@ -225,8 +263,9 @@ fn in_force(settings: &Effective, running: &Service) -> String {
     let from =
         settings.file.as_ref().map_or("built-in defaults".to_owned(), |file| file.display().to_string());
     let service = &settings.settings;
+    let proxy = if service.gateway.proxy.enabled { "proxy: on, to the endpoints of the pools\n" } else { "" };
     let mut text = format!(
-        "weir {} listens on {}://{addr}\n{grpc}settings: {from}\ncallers: {}\ndata: {} (durability {})\ndrainTimeout: {}\n",
+        "weir {} listens on {}://{addr}\n{grpc}{proxy}settings: {from}\ncallers: {}\ndata: {} (durability {})\ndrainTimeout: {}\n",
         env!("CARGO_PKG_VERSION"),
         if service.gateway.tls.is_some() { "https" } else { "http" },
         if running.asks_who() { "known by token or certificate" } else { "anybody, everything" },

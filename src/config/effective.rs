@@ -118,6 +118,29 @@ pub struct GatewaySettings {
     pub tls: Option<TlsSettings>,
     /// How long answers may take to leave once all is decided at a stop.
     pub close_timeout: Micros,
+    /// The proxy.
+    pub proxy: ProxySettings,
+}
+
+/// The section `weir.gateway.proxy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxySettings {
+    /// Is it on?
+    pub enabled: bool,
+    /// Set the field `priority` of a request as vLLM reads it.
+    pub engine_priority_vllm: bool,
+    /// The largest body of a request, in bytes.
+    pub max_body_bytes: u64,
+    /// Bytes of bodies that are held while their requests wait, all together.
+    pub max_held_bytes: u64,
+    /// The longest that a connection to an endpoint may take to come about.
+    pub connect_timeout: Micros,
+    /// How long an idle connection to an endpoint is kept.
+    pub idle_timeout: Micros,
+    /// More paths whose requests are admitted.
+    pub admit_paths: Vec<String>,
+    /// More paths whose requests pass without admission.
+    pub pass_paths: Vec<String>,
 }
 
 /// The section `weir.gateway.tls`.

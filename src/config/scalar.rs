@@ -141,7 +141,7 @@ fn decimal(text: &str) -> Option<Ratio> {
 }
 
 /// `http://host[:port]`, without a path of its own; a closing slash is taken off.
-fn url(text: &str) -> Option<String> {
+pub fn url(text: &str) -> Option<String> {
     let text = text.strip_suffix('/').unwrap_or(text);
     let authority = text.strip_prefix("http://")?;
     let (host, port) = match authority.rsplit_once(':') {

@@ -1,7 +1,10 @@
 //! The section `weir`, and what it sets for every pool.
 
-use crate::effective::{Durability, EnvoySettings, GatewaySettings, LogSettings, Settings, TlsSettings};
+use crate::effective::{
+    Durability, EnvoySettings, GatewaySettings, LogSettings, ProxySettings, Settings, TlsSettings,
+};
 use crate::node::Value;
+use crate::plugins::mark;
 use crate::scalar::{Scalar, is_label, read as read_scalar};
 use crate::section::{Reading, Section};
 use crate::table::Kind;
@@ -117,7 +120,48 @@ fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
         max_log_readers: section.amount(reading, "maxLogReaders"),
         tls: tls(reading, &section),
         close_timeout: section.span(reading, "closeTimeout"),
+        proxy: proxy(reading, &section),
     }
+}
+
+fn proxy(reading: &mut Reading, gateway: &Section<'_>) -> ProxySettings {
+    let section = gateway.section(reading, "proxy");
+    let enabled = section.flag(reading, "enabled");
+    let rows = reading.rows.len();
+    let settings = ProxySettings {
+        enabled,
+        engine_priority_vllm: section.text(reading, "enginePriority").as_deref() == Some("vllm"),
+        max_body_bytes: section.amount(reading, "maxBodyBytes"),
+        max_held_bytes: section.amount(reading, "maxHeldBytes"),
+        connect_timeout: section.span(reading, "connectTimeout"),
+        idle_timeout: section.span(reading, "idleTimeout"),
+        admit_paths: paths(reading, &section, "admitPaths"),
+        pass_paths: paths(reading, &section, "passPaths"),
+    };
+    if !enabled {
+        reading.rows[rows..]
+            .iter_mut()
+            .for_each(|row| mark(row, "unless the proxy is turned on by --upstream"));
+    }
+    settings
+}
+
+/// Paths of requests, each from its slash on.
+fn paths(reading: &mut Reading, section: &Section<'_>, key: &str) -> Vec<String> {
+    const ALLOWED: &str = "a path such as /v1/rerank or /v1/files/*, without query";
+    let mut paths = Vec::new();
+    for (at, (text, node)) in section.texts(reading, key).into_iter().enumerate() {
+        let path = format!("{}[{at}]", section.at(key));
+        let plain = |b: u8| b.is_ascii_graphic() && !b"?#*".contains(&b);
+        let stem = text.strip_suffix("/*").unwrap_or(text);
+        if !text.starts_with('/') || !is_label(text) || !stem.bytes().all(plain) {
+            reading.report.value(&path, &node.origin, node.shown(), ALLOWED);
+            continue;
+        }
+        reading.row(&path, Scalar::Text(text.to_owned()), "", &node.origin, "");
+        paths.push(text.to_owned());
+    }
+    paths
 }
 
 fn models(reading: &mut Reading, metrics: &Section<'_>) -> Vec<String> {

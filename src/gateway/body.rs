@@ -6,6 +6,7 @@
 use super::problem::Fault;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http::header::EXPECT;
 use http::request::Parts;
 use http_body_util::BodyExt;
@@ -24,20 +25,47 @@ pub struct Bounds {
     pub time_max: Duration,
 }
 
+/// All of a body.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// What followed them.
+    pub trailers: Option<HeaderMap>,
+}
+
 /// Reads all of it.
 ///
 /// # Errors
 /// Too large, too slow, or cut off.
 pub async fn read(parts: &Parts, body: Body, bounds: Bounds) -> Result<Bytes, Fault> {
+    Ok(read_whole(parts, body, bounds, |_| Ok(())).await?.bytes)
+}
+
+/// Reads all of it and its trailers; `take` is told of each piece, and may refuse it.
+///
+/// # Errors
+/// Too large, too slow, cut off, or refused.
+pub async fn read_whole(
+    parts: &Parts,
+    body: Body,
+    bounds: Bounds,
+    take: impl FnMut(u64) -> Result<(), Fault>,
+) -> Result<Whole, Fault> {
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok(Whole::default());
     }
     let slow = |_| Fault::BodySlow(u64::try_from(bounds.time_max.as_millis()).unwrap_or(u64::MAX));
-    let whole = read_bounded(parts, body, bounds.bytes_max);
+    let whole = read_bounded(parts, body, bounds.bytes_max, take);
     tokio::time::timeout(bounds.time_max, whole).await.map_err(slow)?
 }
 
-async fn read_bounded(parts: &Parts, mut body: Body, limit: u64) -> Result<Bytes, Fault> {
+async fn read_bounded(
+    parts: &Parts,
+    mut body: Body,
+    limit: u64,
+    mut take: impl FnMut(u64) -> Result<(), Fault>,
+) -> Result<Whole, Fault> {
     let announced = body.size_hint().exact();
     if announced.is_some_and(|bytes| bytes > limit) {
         // A caller that asks first is told at once, and sends nothing.
@@ -49,13 +77,25 @@ async fn read_bounded(parts: &Parts, mut body: Body, limit: u64) -> Result<Bytes
     let broken = |error: axum::Error| Fault::BodyBroken(super::json::shown(error.to_string().as_bytes()));
     let mut whole = Bytes::new();
     let mut many: Option<BytesMut> = None;
+    let mut trailers = None;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        let data = match frame.map_err(broken)?.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
+        };
         let held = many.as_ref().map_or(whole.len(), BytesMut::len);
         if (held + data.len()) as u64 > limit {
             drop((whole, many));
             read_past(body, limit).await;
             return Err(Fault::BodyTooLarge { limit });
+        }
+        if let Err(fault) = take(data.len() as u64) {
+            drop((whole, many));
+            read_past(body, limit).await;
+            return Err(fault);
         }
         match &mut many {
             Some(buffer) => buffer.extend_from_slice(&data),
@@ -69,7 +109,7 @@ async fn read_bounded(parts: &Parts, mut body: Body, limit: u64) -> Result<Bytes
             }
         }
     }
-    Ok(many.map_or(whole, BytesMut::freeze))
+    Ok(Whole { bytes: many.map_or(whole, BytesMut::freeze), trailers })
 }
 
 async fn read_past(mut body: Body, limit: u64) {

@@ -24,6 +24,12 @@ impl Object {
         Object { buf, first: true }
     }
 
+    /// An object that was finished, opened again for more members. It has some already.
+    pub fn reopened(mut object: Vec<u8>) -> Self {
+        object.pop();
+        Object { buf: object, first: false }
+    }
+
     fn key(&mut self, key: &str) {
         if !self.first {
             self.buf.push(b',');

@@ -31,6 +31,41 @@ pub struct Options {
     pub metrics_compat_llm_d: bool,
     /// Envoy's gRPC faces.
     pub envoy: EnvoyOptions,
+    /// The reverse proxy, if it is on.
+    pub proxy: Option<ProxyOptions>,
+}
+
+/// What the reverse proxy needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyOptions {
+    /// Set the field `priority` of each admitted request as vLLM reads it (default: no).
+    pub engine_priority_vllm: bool,
+    /// Size of a request's body, in bytes (default 32 MiB).
+    pub body_bytes_max: u64,
+    /// Bytes of bodies that are held while their requests wait, all together (default 1 GiB).
+    pub held_bytes_max: u64,
+    /// Time for a connection to an endpoint to come about (default 5 s).
+    pub connect_time_max: Duration,
+    /// How long an idle connection to an endpoint is kept (default 4 s: below the 5 s of uvicorn).
+    pub idle_time_max: Duration,
+    /// More paths whose POST is admitted; `/*` at the end stands for whatever follows.
+    pub admit_paths: Vec<String>,
+    /// More paths that pass without admission, likewise.
+    pub pass_paths: Vec<String>,
+}
+
+impl Default for ProxyOptions {
+    fn default() -> Self {
+        ProxyOptions {
+            engine_priority_vllm: false,
+            body_bytes_max: 32 << 20,
+            held_bytes_max: 1 << 30,
+            connect_time_max: Duration::from_secs(5),
+            idle_time_max: Duration::from_secs(4),
+            admit_paths: Vec::new(),
+            pass_paths: Vec::new(),
+        }
+    }
 }
 
 /// What Envoy's gRPC faces need to know.
@@ -66,6 +101,7 @@ impl Default for Options {
             models: Vec::new(),
             metrics_compat_llm_d: false,
             envoy: EnvoyOptions::default(),
+            proxy: None,
         }
     }
 }

@@ -7,15 +7,14 @@ use super::admissions;
 use super::answer;
 use super::ext_proc;
 use super::health;
-use super::json::shown;
 use super::logs;
 use super::pools;
 use super::problem::Fault;
+use super::proxy;
 use super::state::Gateway;
 use axum::Router;
-use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use http::{Method, Request, Uri};
+use http::{Method, Request};
 use std::sync::Arc;
 
 /// Every path.
@@ -37,20 +36,17 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/readyz", only(get(health::ready), "GET, HEAD"))
         .route("/metrics", only(get(health::exposition), "GET, HEAD"))
         .merge(admin::routes())
-        .fallback(no_path)
+        .fallback(proxy::serve)
         .with_state(gateway)
 }
 
 /// Does this ask hold its connection until it is decided? Beyond the limit only such asks are refused.
-pub fn is_held<B>(request: &Request<B>) -> bool {
-    request.method() == Method::POST && matches!(request.uri().path(), "/v1/admissions" | "/ext-proc")
+pub fn is_held<B>(gateway: &Gateway, request: &Request<B>) -> bool {
+    gateway.proxy.as_ref().is_some_and(|proxy| proxy.holds(request))
+        || request.method() == Method::POST && matches!(request.uri().path(), "/v1/admissions" | "/ext-proc")
 }
 
 /// This route for its methods; any other is answered as a problem.
 pub fn only(route: MethodRouter<Arc<Gateway>>, allowed: &'static str) -> MethodRouter<Arc<Gateway>> {
     route.fallback(move || async move { answer::fault(&Fault::NoMethod { allowed }, None) })
-}
-
-async fn no_path(uri: Uri) -> Response {
-    answer::fault(&Fault::NoPath(shown(uri.path().as_bytes())), None)
 }

@@ -1,12 +1,13 @@
-//! The listener: HTTP/1.1 connections within bounds, with TLS where that is set up, each served until it ends or the
-//! service does.
+//! The listener: connections of HTTP/1.1 (of HTTP/2: `h2c.rs`) within bounds, with TLS where that is set up, each served
+//! until it ends or the service does.
 //!
-//! A caller that closes its connection ends its request: hyper drops the handler, and with it the wait (`socket.rs`). Beyond the limit of
-//! connections nothing more is held, but the service can still be asked and steered.
+//! A caller that closes its connection ends its request: hyper drops the handler, and with it the wait (`socket.rs`).
+//! Beyond the limit of connections nothing more is held, but the service can still be asked and steered.
 
 use super::accept::{self, closed};
 use super::answer;
 use super::auth::Peer;
+use super::h2c;
 use super::malformed::{Handlers, Worded};
 use super::metrics::GatewayCounters;
 use super::problem::Fault;
@@ -41,6 +42,7 @@ const HEADERS_INLINE: usize = 100;
 pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, closing: watch::Receiver<bool>) {
     let app = router(Arc::clone(&gateway));
     let slots = Arc::new(Semaphore::new(gateway.options.connections_max));
+    let streams = Arc::new(Semaphore::new(gateway.options.connections_max));
     let beyond = Arc::new(Semaphore::new(BEYOND_MAX));
     let cut = accept::all(listener, closing.clone(), gateway.options.close_timeout, |stream| {
         let (slot, within) = match Arc::clone(&slots).try_acquire_owned() {
@@ -54,10 +56,12 @@ pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, closing: watch:
             },
         };
         let (gateway, app, closing) = (Arc::clone(&gateway), app.clone(), closing.clone());
+        let streams = Arc::clone(&streams);
         Some(async move {
             let open = &gateway.metrics.gateway.connections;
             open.fetch_add(u64::from(within), Ordering::Relaxed);
-            encrypted_or_not(&gateway, stream, app, within, closing).await;
+            let caller = Caller { gateway: &gateway, app, within, peer: None, slots: streams };
+            encrypted_or_not(caller, stream, closing).await;
             open.fetch_sub(u64::from(within), Ordering::Relaxed);
             drop(slot);
         })
@@ -68,31 +72,40 @@ pub async fn serve(gateway: Arc<Gateway>, listener: TcpListener, closing: watch:
     }
 }
 
-async fn encrypted_or_not(
-    gateway: &Arc<Gateway>,
-    stream: TcpStream,
-    app: Router,
-    within: bool,
-    closing: watch::Receiver<bool>,
-) {
+async fn encrypted_or_not(caller: Caller<'_>, stream: TcpStream, mut closing: watch::Receiver<bool>) {
     // Answers are small and awaited.
     let _ = stream.set_nodelay(true);
-    let (socket, watch) = watched(stream);
+    let gateway = caller.gateway;
     let Some(tls) = gateway.tls.get() else {
-        return connection(Caller { gateway, app, within, peer: None }, socket, watch, closing).await;
+        let http2 = tokio::select! {
+            begins = h2c::begins(&stream, &gateway.options) => begins,
+            () = closed(&mut closing) => None,
+        };
+        let Some(http2) = http2 else { return };
+        let (socket, watch) = watched(stream);
+        if http2 {
+            return Box::pin(h2c::connection(caller, socket, watch, closing)).await;
+        }
+        return connection(caller, socket, watch, closing).await;
     };
+    let (socket, watch) = watched(stream);
     if let Some(Accepted { stream, peer, .. }) = tls.accept(socket, Protocols::Http).await {
-        Box::pin(connection(Caller { gateway, app, within, peer }, stream, watch, closing)).await;
+        Box::pin(connection(Caller { peer, ..caller }, stream, watch, closing)).await;
     }
 }
 
 /// Whose requests come on a connection, and where they go.
-struct Caller<'g> {
-    gateway: &'g Arc<Gateway>,
-    app: Router,
-    /// Beyond the limit it has one request, which may not be one that is held.
-    within: bool,
-    peer: Option<Arc<Peer>>,
+pub struct Caller<'g> {
+    /// The gateway.
+    pub gateway: &'g Arc<Gateway>,
+    /// Its paths.
+    pub app: Router,
+    /// Beyond the limit a connection has one request, which may not be one that is held.
+    pub within: bool,
+    /// Who the other side is, where its certificate says so.
+    pub peer: Option<Arc<Peer>>,
+    /// Places of requests that come on streams of HTTP/2.
+    pub slots: Arc<Semaphore>,
 }
 
 async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
@@ -101,7 +114,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
     watch: Watch,
     mut closing: watch::Receiver<bool>,
 ) {
-    let Caller { gateway, app, within, peer } = caller;
+    let Caller { gateway, app, within, peer, .. } = caller;
     let options = &gateway.options;
     let (seen, handlers) = (watch.clone(), Handlers::default());
     let stream = Worded::new(stream, handlers.clone(), options);
@@ -112,7 +125,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
             let response = if within {
                 called(&gateway, &mut app, request, peer.as_deref()).await
             } else {
-                let mut response = match is_held(&request) {
+                let mut response = match is_held(&gateway, &request) {
                     true => full(&gateway),
                     false => called(&gateway, &mut app, request, peer.as_deref()).await,
                 };
@@ -145,7 +158,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-async fn called(
+/// The answer to a request, if its caller may ask.
+pub async fn called(
     gateway: &Gateway,
     app: &mut Router,
     mut request: hyper::Request<Incoming>,
@@ -161,7 +175,8 @@ async fn called(
     }
 }
 
-fn full(gateway: &Gateway) -> Response {
+/// The answer to a request for which there is no place.
+pub fn full(gateway: &Gateway) -> Response {
     GatewayCounters::add(&gateway.metrics.gateway.connections_refused);
     let full = Fault::GatewayFull { what: "connections", limit: gateway.options.connections_max };
     answer::fault(&full, None)

@@ -4,7 +4,7 @@ use super::door::{self, DoorError};
 use super::follow;
 use super::grpc;
 use super::history::History;
-use super::options::{EnvoyOptions, Options};
+use super::options::{EnvoyOptions, Options, ProxyOptions};
 use super::server;
 use super::state::{Gateway, PoolFace};
 use crate::engine::{
@@ -276,6 +276,15 @@ fn options(settings: &Effective) -> Options {
             streams_max: service.envoy.max_streams,
             held_bytes_max: service.envoy.max_held_bytes,
         },
+        proxy: gateway.proxy.enabled.then(|| ProxyOptions {
+            engine_priority_vllm: gateway.proxy.engine_priority_vllm,
+            body_bytes_max: gateway.proxy.max_body_bytes,
+            held_bytes_max: gateway.proxy.max_held_bytes,
+            connect_time_max: span(gateway.proxy.connect_timeout),
+            idle_time_max: span(gateway.proxy.idle_timeout),
+            admit_paths: gateway.proxy.admit_paths.clone(),
+            pass_paths: gateway.proxy.pass_paths.clone(),
+        }),
     }
 }
 

@@ -8,6 +8,7 @@ use super::json::shown;
 use super::metrics::{BandGauge, GatewayCounters, Metrics, PoolGauges};
 use super::options::Options;
 use super::problem::Fault;
+use super::proxy::Proxy;
 use super::tls::Tls;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
@@ -118,6 +119,8 @@ pub struct Gateway {
     pub guard: Guard,
     /// What TLS is spoken with, if it is. Set before anything is served.
     pub tls: OnceLock<Tls>,
+    /// The reverse proxy, if it is on.
+    pub proxy: Option<Proxy>,
     stopping: AtomicBool,
 }
 
@@ -129,8 +132,9 @@ impl Gateway {
         let log_readers = Arc::new(Semaphore::new(options.log_readers_max));
         let guard = Guard::default();
         let stopping = AtomicBool::new(false);
+        let proxy = options.proxy.as_ref().map(|proxy| Proxy::new(proxy, &metrics));
         let (upkeep, tls) = (Upkeep::default(), OnceLock::new());
-        Gateway { pools, history, options, metrics, upkeep, log_readers, guard, tls, stopping }
+        Gateway { pools, history, options, metrics, upkeep, log_readers, proxy, guard, tls, stopping }
     }
 
     /// The terms on which this caller's request becomes an arrival at this pool.

@@ -220,6 +220,61 @@ static GATEWAY: Table = Table {
             "5s",
             "How long answers may take to leave once all is decided at a stop.",
         ),
+        Setting::open("proxy", Kind::Section(&PROXY), "off", "A reverse proxy for OpenAI-compatible pools."),
+    ],
+};
+
+static PROXY: Table = Table {
+    doc: "A reverse proxy on the gateway's own address: OpenAI-compatible calls are admitted, then sent to the endpoint that \
+          Weir chooses.",
+    settings: &[
+        Setting::new("enabled", Kind::Bool, "false", "Serve it. `weir serve --upstream` does so as well."),
+        Setting::new(
+            "enginePriority",
+            Kind::Choice(&["none", "vllm"]),
+            "none",
+            "`vllm`: the field `priority` of each admitted request is set from its band, so that the engine orders by it as well \
+             (vLLM: lower goes first, hence the negated priority). vLLM refuses any priority but 0 unless it runs with \
+             `--scheduling-policy priority`.",
+        ),
+        Setting::new(
+            "maxBodyBytes",
+            Kind::Bytes { min: 1_024, max: 1 << 30 },
+            "32Mi",
+            "The largest body of a proxied request; a larger one gets 413. `bodyTimeout` holds as well.",
+        ),
+        Setting::new(
+            "maxHeldBytes",
+            Kind::Bytes { min: 1 << 20, max: 1 << 40 },
+            "1Gi",
+            "The most bytes of bodies that are held while their requests wait; beyond it 429.",
+        ),
+        Setting::new(
+            "connectTimeout",
+            Kind::Duration { min: Micros(1) },
+            "5s",
+            "The longest that a connection to an endpoint may take; then another endpoint is tried, once.",
+        ),
+        Setting::new(
+            "idleTimeout",
+            Kind::Duration { min: Micros(1) },
+            "4s",
+            "How long an idle connection to an endpoint is kept; keep it below that of the engine (uvicorn's is 5s), or a request \
+             may meet a connection that is being closed.",
+        ),
+        Setting::open(
+            "admitPaths",
+            Kind::Texts,
+            "none",
+            "More paths whose POST is admitted, such as `/v1/my/engine`; `/*` at the end stands for whatever follows.",
+        ),
+        Setting::open(
+            "passPaths",
+            Kind::Texts,
+            "none",
+            "More paths that pass to an endpoint without admission, whatever the method; `/*` at the end stands for whatever \
+             follows.",
+        ),
     ],
 };
 

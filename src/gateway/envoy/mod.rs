@@ -12,13 +12,17 @@ pub use question::{About, Question};
 /// Prefixes of headers that are for us.
 const CONTROL: [&str; 2] = ["x-llm-d-inference-", "x-weir-"];
 
+/// Is this header (its name in lower case) for us, and not for the model server?
+pub fn is_control(name: &str) -> bool {
+    CONTROL.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// The headers among `names` (in lower case) that are taken off a request before it goes upstream, each once. Not those in
 /// `set`, which are overwritten: Envoy's order of setting and removing is its own matter.
 pub fn control_headers<'n>(names: impl Iterator<Item = &'n str>, set: &[&str]) -> Vec<&'n str> {
     let mut remove = Vec::new();
     for name in names {
-        let ours = CONTROL.iter().any(|prefix| name.starts_with(prefix));
-        if ours && !set.contains(&name) && !remove.contains(&name) {
+        if is_control(name) && !set.contains(&name) && !remove.contains(&name) {
             remove.push(name);
         }
     }

@@ -16,11 +16,11 @@ mod running;
 mod session;
 mod sight;
 
+use super::room::Room;
 use super::state::Gateway;
 use message::{ProcessingRequest, ProcessingResponse};
 use modes::Complaints;
 use peer::Peer;
-use request::Room;
 pub use session::Call;
 use sight::{Ending, Sights};
 use std::sync::Arc;

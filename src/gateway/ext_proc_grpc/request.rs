@@ -6,10 +6,9 @@ use super::modes::Modes;
 use super::peer::{Next, Peer};
 use crate::gateway::body::Bounds;
 use crate::gateway::problem::Fault;
+use crate::gateway::room::Share;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -24,54 +23,6 @@ pub struct Request {
     pub trailers: Option<Trailers>,
     bytes: u64,
     whole: bool,
-}
-
-/// Bytes of bodies that all streams hold together, and how many they may.
-#[derive(Debug)]
-pub struct Room {
-    held: AtomicU64,
-    most: u64,
-}
-
-impl Room {
-    /// For so many bytes.
-    pub fn new(most: u64) -> Self {
-        Room { held: AtomicU64::new(0), most }
-    }
-}
-
-/// One stream's part of the room, given back with the stream.
-#[derive(Debug)]
-pub struct Share {
-    room: Arc<Room>,
-    bytes: u64,
-}
-
-impl Share {
-    /// Of nothing yet.
-    pub fn of(room: &Arc<Room>) -> Self {
-        Share { room: Arc::clone(room), bytes: 0 }
-    }
-
-    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
-        let before = self.room.held.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        if before.saturating_add(bytes) <= self.room.most {
-            return Ok(());
-        }
-        let limit = usize::try_from(self.room.most).unwrap_or(usize::MAX);
-        Err(Fault::GatewayFull { what: "bytes of bodies", limit })
-    }
-
-    fn give_back(&mut self) {
-        self.room.held.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.give_back();
-    }
 }
 
 /// What became of waiting for a body.

@@ -400,12 +400,25 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> R
             "Connections refused beyond the limit, or their admissions.",
             &counters.connections_refused,
         ),
+        (
+            "gateway_proxy_unreachable",
+            "Connections to endpoints that did not come about.",
+            &counters.proxy_unreachable,
+        ),
+        (
+            "gateway_proxy_broken",
+            "Proxied requests that an endpoint left without an answer, or with half of one.",
+            &counters.proxy_broken,
+        ),
         ("gateway_gaps", "Gaps in these figures, which then count less than the log.", &counters.gaps),
     ];
     for (name, help, value) in plain {
         let mut series = Series::counter(encoder, name, help)?;
         series.count(Vec::new(), value.load(Ordering::Relaxed))?;
     }
+    let mut series =
+        Series::gauge(encoder, "gateway_proxied", "Requests at an endpoint by way of the proxy.")?;
+    series.value(Vec::new(), counters.proxied.load(Ordering::Relaxed) as f64)?;
     let mut series = Series::gauge(encoder, "gateway_connections", "Open connections.")?;
     series.value(Vec::new(), counters.connections.load(Ordering::Relaxed) as f64)
 }

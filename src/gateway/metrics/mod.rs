@@ -56,6 +56,12 @@ pub struct GatewayCounters {
     pub connections: AtomicU64,
     /// Connections turned away at the limit.
     pub connections_refused: AtomicU64,
+    /// Requests that are with an endpoint, by way of the proxy.
+    pub proxied: AtomicU64,
+    /// Connections to endpoints that did not come about.
+    pub proxy_unreachable: AtomicU64,
+    /// Requests that an endpoint left without an answer, or whose answer broke off.
+    pub proxy_broken: AtomicU64,
     /// Gaps in the figures: they fell behind the log and could not catch up.
     pub gaps: AtomicU64,
 }

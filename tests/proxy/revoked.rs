@@ -1,0 +1,130 @@
+//! Goal: a request that is taken back ends at its endpoint at once, and its caller hears what it was, in the words that are
+//! left to it.
+
+use crate::harness::{Setup, pushed};
+use crate::raw::{Piece, Raw, chunk, events, last, send};
+use crate::rig::{Rig, Wire, ask};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use weir::engine::Revoking;
+use weir::gateway::Options;
+use weir_kernel::RequestId;
+
+const EVENT: &str = "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
+
+async fn rig(server: &Raw) -> Rig {
+    let mut setup: Setup = pushed(|_| {});
+    setup.objectives = vec![("batch", -5)];
+    Rig::with(&[server], |_| {}, Options::default(), setup).await
+}
+
+/// An operator takes back the one request that runs.
+async fn revoke(rig: &Rig) {
+    let steps = rig.world.log("default").await;
+    let arrived = steps.iter().rev().find(|step| step["input"].get("Arrived").is_some()).unwrap();
+    let request = RequestId(arrived["seq"].as_u64().unwrap());
+    let pool = rig.world.gateway.pool(None).unwrap();
+    let revoking = pool.handle.revoke(request, "test", "why not").await;
+    assert!(matches!(revoking, Revoking::Issued { .. }), "{revoking:?}");
+}
+
+/// The lease ended as revoked, once.
+async fn ended(rig: &Rig, usage: Value) {
+    assert_eq!(rig.ended(1).await, ("Evicted".to_owned(), usage));
+    let ended = rig.world.events("default", "LeaseEnded").await;
+    assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("Revoked")), "{ended:?}");
+}
+
+const BATCH: (&str, &str) = ("x-llm-d-inference-objective", "batch");
+
+#[tokio::test]
+async fn before_its_first_byte_the_caller_hears_evicted() {
+    // Before the head came, and after: engines send it long before they have anything to say.
+    for pieces in [vec![Piece::Gate(1)], vec![events(), Piece::Gate(1)]] {
+        let server = Raw::start(pieces).await;
+        let rig = rig(&server).await;
+        let mut wire = rig.open(&[BATCH, ("x-request-id", "r")], &ask()).await;
+        rig.world.until("the request", async || server.seen().len() == 1).await;
+        // Whether the head has come by now is not to be seen from here; either way nothing may have been said.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let began = Instant::now();
+        revoke(&rig).await;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(
+            head.starts_with("HTTP/1.1 429 ") && head.contains("x-weir-dropped-reason: evicted\r\n"),
+            "{head}"
+        );
+        let body: Value = serde_json::from_str(&wire.until("}}").await).unwrap();
+        assert_eq!((&body["reason"], &body["requestId"]), (&json!("evicted"), &json!("r")));
+        assert_eq!((&body["error"]["code"], &body["priority"]), (&json!("evicted"), &json!(-5)));
+        rig.world.until("the end at the endpoint", async || server.left() == 1).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        ended(&rig, Value::Null).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_an_event_that_says_so() {
+    // At the end of an event, within its last line, between its two newlines; however they are cut.
+    for (pieces, before, between) in [
+        (vec![EVENT], EVENT, ""),
+        (vec![EVENT, "data: {\"x\":"], "data: {\"x\":", "\n\n"),
+        (vec![EVENT, ": ping\n"], ": ping\n", "\n"),
+        (vec![EVENT.trim_end(), "\n", "\n"], EVENT.trim_end(), ""),
+        (vec![EVENT, "data: 1\r\n\r\n"], "data: 1\r\n\r\n", ""),
+    ] {
+        let script = [events()]
+            .into_iter()
+            .chain(pieces.iter().map(|piece| chunk(piece)))
+            .chain([Piece::Gate(1), last()]);
+        let server = Raw::start(script.collect()).await;
+        let rig = rig(&server).await;
+        let mut wire = rig.open(&[BATCH], &ask()).await;
+        let head = wire.until("\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        wire.until(before).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        revoke(&rig).await;
+        let text = wire.until("\r\n0\r\n\r\n").await;
+        let event = text.rsplit_once("data: ").unwrap();
+        assert!(event.0.ends_with(&format!("\r\n{between}")), "{text:?}");
+        let said: Value = serde_json::from_str(event.1.trim_end_matches("\r\n0\r\n\r\n").trim_end()).unwrap();
+        assert_eq!(
+            (&said["error"]["code"], &said["error"]["type"]),
+            (&json!("evicted"), &json!("rate_limit_error"))
+        );
+        rig.world.until("the end at the endpoint", async || server.left() == 1).await;
+        ended(&rig, json!({"prompt": 3, "completion": 1})).await;
+        // The caller's connection is as good as before.
+        wire.send("GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await;
+        wire.until("HTTP/1.1 200 OK").await;
+    }
+}
+
+/// What is no stream of events cannot say so in the middle: it does not look whole.
+#[tokio::test]
+async fn an_answer_that_has_begun_is_cut() {
+    let length = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{\"half\":";
+    let server = Raw::start(vec![send(length), Piece::Gate(1)]).await;
+    let rig = rig(&server).await;
+    // An operator may take back what no pool would.
+    let mut wire: Wire = rig.open(&[], &ask()).await;
+    wire.until("{\"half\":").await;
+    revoke(&rig).await;
+    assert_eq!(wire.closed().await, "");
+    rig.world.until("the end at the endpoint", async || server.left() == 1).await;
+    ended(&rig, Value::Null).await;
+}
+
+/// A caller that does not read holds nothing up.
+#[tokio::test]
+async fn a_caller_that_does_not_read_keeps_nothing_back() {
+    let server = Raw::start(vec![events(), Piece::Flood]).await;
+    let rig = rig(&server).await;
+    let _wire = rig.open(&[BATCH], &ask()).await;
+    rig.world.until("a standstill", async || rig.inputs("FirstByte").await.len() == 1).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    revoke(&rig).await;
+    rig.world.until("the end at the endpoint", async || server.left() == 1).await;
+    ended(&rig, Value::Null).await;
+}
