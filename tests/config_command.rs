@@ -68,11 +68,16 @@ fn check_passes_with_warnings_unless_strict() {
     assert!(out.status.success());
     assert_eq!(text(&out.stdout), "built-in defaults: ok, pools: 1, warnings: 0\n");
     // ./weir.yaml is found without being named.
-    fs::write(dir.path().join("weir.yaml"), "flowControl: {enableEviction: true}\n").unwrap();
+    let idle = "pools: {default: {controller: {expiryCleanupInterval: 2s}}}\n";
+    fs::write(dir.path().join("weir.yaml"), idle).unwrap();
     let out = weir(dir.path(), &["check"], &[]);
     assert!(out.status.success());
     assert_eq!(text(&out.stdout), "weir.yaml: ok, pools: 1, warnings: 1\n");
-    assert!(text(&out.stderr).starts_with("warning: flowControl.enableEviction: has no effect"));
+    let told = text(&out.stderr);
+    assert!(
+        told.starts_with("warning: pools.default.controller.expiryCleanupInterval: has no effect"),
+        "{told}"
+    );
     assert_eq!(weir(dir.path(), &["check", "--strict"], &[]).status.code(), Some(1));
 }
 

@@ -10,7 +10,7 @@ use crate::report::MistakeKind;
 use crate::scalar::Scalar;
 use crate::section::{Reading, Section};
 use crate::tables::POOL;
-use crate::{flow, format_duration};
+use crate::{eviction, flow, format_duration};
 use std::collections::BTreeMap;
 use weir_kernel::{Detector, Micros, Policy, Role};
 
@@ -50,7 +50,8 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     policy.in_flight_credit = own.section(reading, "saturation").flag(reading, "inFlightCredit");
     blind_after(reading, &own, &section, &mut policy);
     registry(reading, &own, &mut policy);
-    let controller = controller(reading, &own, &section, flow.enable_eviction);
+    let controller = controller(reading, &own, flow.enable_eviction);
+    policy.eviction = eviction::read(reading, &own, &controller, &policy.detector, scrape.interval);
     staleness_against_scrape(reading, &own, &flow.detector_name, &policy, &scrape);
     unseen_ends(reading, &section, &policy);
     PoolSettings {
@@ -222,20 +223,7 @@ fn registry(reading: &mut Reading, own: &Section<'_>, policy: &mut Policy) {
     }
 }
 
-fn controller(
-    reading: &mut Reading,
-    own: &Section<'_>,
-    flow: &Section<'_>,
-    enable_eviction: bool,
-) -> ControllerSettings {
-    if enable_eviction {
-        let path = flow.at("enableEviction");
-        if let Some(row) = reading.rows.iter_mut().find(|row| row.path == path) {
-            mark(row, "without effect in this release");
-        }
-        let text = "has no effect in this release: running requests are not taken back";
-        reading.report.warn(&path, text);
-    }
+fn controller(reading: &mut Reading, own: &Section<'_>, enable_eviction: bool) -> ControllerSettings {
     let section = own.section(reading, "controller");
     let rows = reading.rows.len();
     let settings = ControllerSettings {
@@ -246,16 +234,17 @@ fn controller(
         eviction_confirmation_grace: section.span(reading, "evictionConfirmationGrace"),
         eviction_confirmation_timeout: section.span(reading, "evictionConfirmationTimeout"),
     };
-    for row in &mut reading.rows[rows..] {
+    let evicts = |path: &str| path.contains("eviction") || path.contains("Revocations");
+    for row in reading.rows[rows..].iter_mut().filter(|row| !evicts(&row.path)) {
         if row.origin != Origin::Default {
-            let text = if row.path.contains("eviction") || row.path.contains("Revocations") {
-                "has no effect in this release: running requests are not taken back"
-            } else {
-                "has no effect: there is no sweep and no hand-off channel"
-            };
-            reading.report.warn(&row.path, text);
+            reading.report.warn(&row.path, "has no effect: there is no sweep and no hand-off channel");
         }
         mark(row, "without effect");
+    }
+    for row in reading.rows[rows..].iter_mut().filter(|row| evicts(&row.path)) {
+        row.inactive = !enable_eviction;
+        row.note = if enable_eviction { "unless `eviction` says otherwise" } else { "enableEviction is off" }
+            .to_owned();
     }
     settings
 }

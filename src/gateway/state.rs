@@ -241,6 +241,7 @@ fn gauges(state: &State) -> PoolGauges {
         saturation: state.saturation(),
         endpoints: (u64::from(state.endpoint_count()), u64::from(state.stale_endpoints())),
         in_flight: state.in_flight(),
+        reclaim: (state.reclaim_target(), state.pending_reclaim()),
         bands: bands.collect(),
         limits: (policy.max_requests, policy.max_bytes),
         ..PoolGauges::default()

@@ -221,7 +221,11 @@ impl State {
                 .or_else(|| self.queued.get(id).map(|q| q.face))
                 .is_some_and(polled)
         };
-        holds(0, "somebody waits on what is not there", all.watched.iter().all(known))
+        holds(0, "somebody waits on what is not there", all.watched.iter().all(known))?;
+        let index = &self.reclamation.victims;
+        holds(0, "the index of victims", *index == self.victims_afresh())?;
+        // 6: whoever can be revoked for others is sheddable.
+        holds(6, "a victim that is not sheddable", index.iter().all(|(priority, ..)| *priority < 0))
     }
 
     fn check_leases(&self) -> Result<(), Violation> {

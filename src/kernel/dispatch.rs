@@ -7,7 +7,7 @@ use crate::queues::{Queued, Ready, make_unready};
 use crate::turn::Turn;
 use crate::{
     Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, Outcome,
-    Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, saturation,
+    Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, reclaim, saturation,
 };
 use alloc::boxed::Box;
 
@@ -18,7 +18,13 @@ const MOST_OUTPUT: u64 = 1 << 40;
 /// While a band waits for an open tick of a soft-reflective ceiling, the next step is this near.
 const TICK: Micros = Micros::from_millis(1);
 
-pub(crate) fn until_blocked(turn: &mut Turn<'_>) {
+/// Dispatches until nothing more can be, and takes leases back where that is what helps.
+pub(crate) fn run(turn: &mut Turn<'_>) {
+    until_blocked(turn);
+    reclaim::consider(turn);
+}
+
+fn until_blocked(turn: &mut Turn<'_>) {
     if turn.state.paused.is_some() && !turn.state.active.is_empty() {
         return held_by(turn, Hold::Paused);
     }

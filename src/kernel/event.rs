@@ -7,7 +7,8 @@ use crate::restated::{
     RestatedProgram, RestatedQueued,
 };
 use crate::revocation::{
-    Reclaimed, RestatedRevocation, RestatedRevocations, RevocationEnded, RevocationIssued,
+    Reclaimed, ReclamationDecided, RestatedReclamation, RestatedRevocation, RestatedRevocations,
+    RevocationEnded, RevocationIssued,
 };
 use crate::{Cause, LeaseEnd, Micros, Outcome, Policy, Ratio, Reason};
 use alloc::boxed::Box;
@@ -185,6 +186,12 @@ pub enum Event {
     RestatedRevocation(Box<RestatedRevocation>),
     /// Snapshot: revocations that have ended, counters, and who waits on what.
     RestatedRevocations(Box<RestatedRevocations>),
+    /// Leases are taken back for blocked demand of a higher priority; the revocations follow.
+    ReclamationDecided(Box<ReclamationDecided>),
+    /// No such decision before then (the end of time: until the view is back after a restart).
+    ReclamationShut { until: Micros },
+    /// Snapshot: what reclamation remembers.
+    RestatedReclamation(Box<RestatedReclamation>),
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.

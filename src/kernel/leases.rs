@@ -7,7 +7,7 @@ use crate::revoke::{self, Revocation};
 use crate::turn::Turn;
 use crate::{
     Cancelled, Cause, Ended, Event, Face, Fairness, Idempotency, Ignored, LeaseEnd, LeaseEndCause,
-    LeaseEnded, Micros, RequestId, Slot, State, Usage, Whereabouts, expiry, gauge, queues, service,
+    LeaseEnded, Micros, RequestId, Slot, State, Usage, Whereabouts, expiry, gauge, queues, reclaim, service,
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -156,6 +156,7 @@ pub(crate) fn insert_lease(state: &mut State, id: RequestId, lease: Lease) {
         gauge::place_lease(state, slot, id, lease.tokens(), true);
     }
     state.leases.insert(id, Box::new(lease));
+    state.index_victim(id);
 }
 
 fn remove_lease(state: &mut State, id: RequestId) -> Option<Box<Lease>> {
@@ -164,6 +165,7 @@ fn remove_lease(state: &mut State, id: RequestId) -> Option<Box<Lease>> {
     state.orphans.remove(&id);
     state.doomed_leases.remove(&id);
     revoke::remove_lease(state, id, &lease);
+    reclaim::remove_lease(state, id, &lease);
     if let Some(slot) = lease.place() {
         gauge::place_lease(state, slot, id, lease.tokens(), false);
     }

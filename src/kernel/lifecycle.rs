@@ -4,7 +4,7 @@ use crate::expiry;
 use crate::turn::Turn;
 use crate::{
     Cause, DECISIONS_PER_STEP, Event, Face, LeaseEnd, LeaseEndCause, Micros, Regime, RequestId, State,
-    Whereabouts, leases,
+    Whereabouts, leases, reclaim, revoke,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,6 +17,12 @@ pub(crate) fn started(turn: &mut Turn<'_>) {
         leases: state.leases.len() as u64,
         resumable_until: state.now + state.policy.resume_window,
     });
+    let state = &*turn.state;
+    let in_doubt =
+        !state.leases.is_empty() || state.revocations.cooling.keys().any(|(until, _)| *until > state.now);
+    if in_doubt && state.policy.eviction.enabled {
+        turn.emit(Event::ReclamationShut { until: Micros::MAX });
+    }
 }
 
 pub(crate) fn apply_start(state: &mut State, resumable_until: Micros) {
@@ -46,7 +52,8 @@ pub(crate) fn apply_start(state: &mut State, resumable_until: Micros) {
             state.doomed_leases.insert(*id);
         }
     }
-    crate::revoke::apply_start(state, now.since(before));
+    revoke::apply_start(state, now.since(before));
+    reclaim::apply_start(state);
     state.recovering = !state.doomed_queued.is_empty() || !state.doomed_leases.is_empty();
     state.classes.reindex(&state.clocks);
 }
@@ -160,6 +167,7 @@ pub(crate) fn apply_orphans_settled(state: &mut State) {
             lease.doomed = true;
             state.doomed_leases.insert(id);
         }
+        state.index_victim(id);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Not here: YAML, defaults of files, environment (the package `weir-config`), listeners, tokens, paths.
 
-use crate::{Micros, Ratio};
+use crate::{DECISIONS_PER_STEP, Micros, Ratio};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct Policy {
 pub struct Eviction {
     /// `enableEviction`: revoke sheddable leases for blocked demand of a higher priority. Operators always may.
     pub enabled: bool,
-    /// Victims of one decision, at least 1 (default 2).
+    /// Victims of one decision, at least 1 (default 2); never more than one step may decide about.
     pub max_revocations: u32,
     /// A revocation whose lease has not ended by then has timed out; above zero (default 10 s).
     pub confirmation_timeout: Micros,
@@ -299,6 +299,11 @@ impl Default for Eviction {
 }
 
 impl Eviction {
+    /// The most victims of one decision.
+    pub(crate) fn cap(&self) -> u32 {
+        self.max_revocations.clamp(1, DECISIONS_PER_STEP as u32)
+    }
+
     fn is_default(&self) -> bool {
         *self == Eviction::default()
     }

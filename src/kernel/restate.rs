@@ -253,6 +253,7 @@ fn is_restated(event: &Event) -> bool {
             | Event::RestatedPurge { .. }
             | Event::RestatedRevocation(_)
             | Event::RestatedRevocations(_)
+            | Event::RestatedReclamation(_)
     )
 }
 
@@ -291,6 +292,7 @@ pub(crate) fn apply(state: &mut State, event: &Event) {
         }
         Event::RestatedRevocation(revocation) => state.read_revocation(revocation),
         Event::RestatedRevocations(all) => state.read_revocations(all),
+        Event::RestatedReclamation(all) => state.read_reclamation(all),
         _other => {}
     }
 }

@@ -164,3 +164,64 @@ pub struct RestatedRevocations {
     /// Requests whose holders wait on them just now (long polls).
     pub watched: Vec<RequestId>,
 }
+
+/// Leases are taken back for blocked demand of a higher priority: every number that the decision rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReclamationDecided {
+    /// The number of this decision in the pool's log, from 1.
+    pub number: u64,
+    /// The priority of the demand band.
+    pub demand: i32,
+    /// Requests that wait in it.
+    pub depth: u64,
+    /// The pool's gauge as sampled.
+    pub raw: Ratio,
+    /// The same with what the sensor cannot have seen yet; this one blocks the band.
+    pub effective: Ratio,
+    /// What it is over the endpoints that are fresh: the decision is sized by this.
+    pub saturation: Ratio,
+    /// Endpoints that are left out because their metrics are stale.
+    pub stale: u16,
+    /// Endpoints of the pool.
+    pub endpoints: u16,
+    /// The demand band's ceiling.
+    pub ceiling: Ratio,
+    /// `saturation - ceiling`.
+    pub target: Ratio,
+    /// By how much the gauge is expected to fall because of earlier revocations.
+    pub pending: Ratio,
+    /// Leases on those endpoints, revoked ones whose stream has not ended included.
+    pub in_flight: u64,
+    /// `saturation / in_flight`, rounded up: what each victim is expected to take off the gauge.
+    pub credit: Ratio,
+    /// `ceil((target - pending) x in_flight / saturation)`, at least 1.
+    pub wanted: u64,
+    /// The most victims of one decision.
+    pub cap: u32,
+    /// Sheddable leases that could be told.
+    pub evictable: u64,
+    /// Those who are revoked, in order: at most `wanted` and `cap`, all below the demand band.
+    pub victims: Vec<Victim>,
+}
+
+/// A lease that is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Victim {
+    /// Which one.
+    pub request: RequestId,
+    /// Its priority.
+    pub priority: i32,
+    /// How long it had run.
+    pub age: Micros,
+}
+
+/// What reclamation remembers, beside revocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestatedReclamation {
+    /// Decisions so far, when the next may come at the earliest, and the last one's target: see `revoke_restated.rs`.
+    pub numbers: Vec<u64>,
+    /// The last decision, while its victims can still turn out to be out of reach: number, demand band, victims tried.
+    pub last: Option<(u64, i32, Vec<RequestId>)>,
+    /// Victims that could not be told, and when they may be tried again.
+    pub resting: Vec<(RequestId, Micros)>,
+}

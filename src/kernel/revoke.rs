@@ -8,7 +8,7 @@ use crate::leases::Lease;
 use crate::turn::Turn;
 use crate::{
     Event, Face, Ignored, LeaseEnd, Micros, Ratio, Reclaimed, RequestId, RevocationEnd, RevocationEnded,
-    RevocationIssued, RevocationOrder, Slot, State, Whereabouts,
+    RevocationIssued, RevocationOrder, Slot, State, Whereabouts, reclaim,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -157,10 +157,15 @@ pub(crate) fn timed_out(turn: &mut Turn<'_>, id: RequestId) {
 
 /// The lease's face could not tell its holder.
 pub(crate) fn undeliverable(turn: &mut Turn<'_>, id: RequestId) {
+    let known = turn.state.leases.get(&id);
+    let order = known.and_then(|lease| lease.revocation.as_deref()).map(|own| (own.order, own.debit));
     if !close(turn, id, RevocationEnd::Undeliverable) {
         let known = turn.state.leases.contains_key(&id);
         let what = if known { Ignored::NoChange } else { Ignored::UnknownRequest };
-        turn.emit(Event::Ignored { what });
+        return turn.emit(Event::Ignored { what });
+    }
+    if let Some((RevocationOrder::Reclamation { decision, .. }, debit)) = order {
+        reclaim::take_next(turn, decision, debit);
     }
 }
 
@@ -276,6 +281,7 @@ pub(crate) fn apply_issued(state: &mut State, e: &RevocationIssued) {
         beyond,
         end: None,
     }));
+    reclaim::apply_issued(state, e.request, e.order);
 }
 
 pub(crate) fn apply_ended(state: &mut State, e: &RevocationEnded) {
@@ -288,6 +294,7 @@ pub(crate) fn apply_ended(state: &mut State, e: &RevocationEnded) {
     all.outstanding.remove(&(revocation.due, e.request));
     all.ends[e.end as usize] += 1;
     revocation.end = Some(e.end);
+    let patience = revocation.due.since(revocation.issued_at);
     if let Some(until) = e.cooling_until
         && until > now
     {
@@ -306,6 +313,9 @@ pub(crate) fn apply_ended(state: &mut State, e: &RevocationEnded) {
             beyond,
         });
     }
+    if e.end == RevocationEnd::Undeliverable {
+        reclaim::apply_unreachable(state, e.request, now + patience);
+    }
 }
 
 pub(crate) fn apply_reclaimed(state: &mut State, number: u64) {
@@ -316,9 +326,11 @@ pub(crate) fn apply_reclaimed(state: &mut State, number: u64) {
 pub(crate) fn apply_watched(state: &mut State, id: RequestId, watching: bool) {
     if watching {
         state.revocations.watched.insert(id);
+        state.reclamation.resting.remove(&id);
     } else {
         state.revocations.watched.remove(&id);
     }
+    state.index_victim(id);
 }
 
 /// A round of samples was taken over: what has not shown for so long is looked for no longer.

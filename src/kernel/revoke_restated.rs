@@ -2,8 +2,12 @@
 //!
 //! Not here: what the records mean (`revoke.rs`), and their form on disk (`revocation.rs`).
 
+use crate::reclaim::Decision;
 use crate::revoke::{Release, Revocation};
-use crate::{Event, RestatedCooling, RestatedRelease, RestatedRevocation, RestatedRevocations, State};
+use crate::{
+    Event, Micros, Ratio, RestatedCooling, RestatedReclamation, RestatedRelease, RestatedRevocation,
+    RestatedRevocations, State,
+};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,6 +30,7 @@ impl State {
             })))
         });
         let mut out: Vec<Event> = of_leases.collect();
+        out.extend(self.restate_reclamation());
         if all.issued == 0 && all.watched.is_empty() {
             return out;
         }
@@ -57,6 +62,33 @@ impl State {
         out
     }
 
+    fn restate_reclamation(&self) -> Option<Event> {
+        let all = &self.reclamation;
+        let untouched = all.decided == 0 && all.shut_until == Micros::ZERO && all.resting.is_empty();
+        (!untouched).then(|| {
+            let last = all.last.as_ref();
+            Event::RestatedReclamation(Box::new(RestatedReclamation {
+                numbers: vec![all.decided, all.shut_until.0, all.target.0.cast_unsigned()],
+                last: last.map(|last| (last.number, last.demand, last.tried.iter().copied().collect())),
+                resting: all.resting.iter().map(|(id, until)| (*id, *until)).collect(),
+            }))
+        })
+    }
+
+    pub(crate) fn read_reclamation(&mut self, from: &RestatedReclamation) {
+        let number = |at: usize| from.numbers.get(at).copied().unwrap_or(0);
+        let all = &mut self.reclamation;
+        all.decided = number(0);
+        all.shut_until = Micros(number(1));
+        all.target = Ratio(number(2).cast_signed());
+        all.last = from.last.as_ref().map(|(number, demand, tried)| Decision {
+            number: *number,
+            demand: *demand,
+            tried: tried.iter().copied().collect(),
+        });
+        all.resting = from.resting.iter().copied().collect();
+    }
+
     pub(crate) fn read_revocation(&mut self, from: &RestatedRevocation) {
         let Some(lease) = self.leases.get_mut(&from.request) else { return };
         if from.end.is_none() {
@@ -71,6 +103,7 @@ impl State {
             beyond: from.beyond,
             end: from.end,
         }));
+        self.index_victim(from.request);
     }
 
     pub(crate) fn read_revocations(&mut self, from: &RestatedRevocations) {
@@ -92,5 +125,8 @@ impl State {
                 beyond: r.beyond,
             })
             .collect();
+        for request in &from.watched {
+            self.index_victim(*request);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::endpoints::Endpoints;
 use crate::keys::Keys;
 use crate::leases::Lease;
 use crate::queues::{Band, Flow, Queued};
+use crate::reclaim::Reclamation;
 use crate::revoke::Revocations;
 use crate::{FlowId, Hold, LeaseEnd, Micros, Outcome, Policy, RequestId};
 use alloc::boxed::Box;
@@ -56,6 +57,7 @@ pub struct State {
     pub(crate) lapsing: BTreeSet<(Micros, RequestId)>,
     pub(crate) orphans: BTreeSet<RequestId>,
     pub(crate) revocations: Revocations,
+    pub(crate) reclamation: Reclamation,
 
     pub(crate) endpoints: Endpoints,
     pub(crate) keys: Keys,
@@ -142,6 +144,7 @@ impl State {
             lapsing: BTreeSet::new(),
             orphans: BTreeSet::new(),
             revocations: Revocations::default(),
+            reclamation: Reclamation::default(),
             endpoints: Endpoints::default(),
             keys: Keys::default(),
             programs: BTreeMap::new(),
@@ -194,6 +197,7 @@ impl State {
             self.program_deadline(),
             self.blind_deadline(),
             self.dispatch_deadline(),
+            self.reclaim_deadline(),
             drain,
         ]
         .into_iter()

@@ -2,7 +2,7 @@
 
 use crate::{
     DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, admin, arrival, bands, dispatch, expiry,
-    leases, lifecycle, pool, refusals, revoke,
+    leases, lifecycle, pool, reclaim, refusals, revoke,
 };
 use alloc::vec::Vec;
 
@@ -98,7 +98,7 @@ fn take(turn: &mut Turn<'_>) {
     }
     admin::purge(turn);
     lifecycle::drain(turn);
-    dispatch::until_blocked(turn);
+    dispatch::run(turn);
     bands::collect(turn);
 }
 
@@ -181,11 +181,14 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         | Event::RestatedPause(_)
         | Event::RestatedPurge { .. }
         | Event::RestatedRevocation(_)
-        | Event::RestatedRevocations(_) => crate::restate::apply(state, event),
+        | Event::RestatedRevocations(_)
+        | Event::RestatedReclamation(_) => crate::restate::apply(state, event),
         Event::RevocationIssued(e) => revoke::apply_issued(state, e),
         Event::RevocationEnded(e) => revoke::apply_ended(state, e),
         Event::ConfirmedLate { .. } => state.revocations.late += 1,
         Event::Reclaimed(e) => revoke::apply_reclaimed(state, e.number),
         Event::WatchNoted { request, watching } => revoke::apply_watched(state, *request, *watching),
+        Event::ReclamationDecided(e) => reclaim::apply_decided(state, e),
+        Event::ReclamationShut { until } => state.reclamation.shut_until = *until,
     }
 }

@@ -3,11 +3,12 @@
 use weir_kernel::{
     BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, Dispatched, Enqueued, Event, Evicted, Face,
     Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause, LeaseEnded, Limit,
-    LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Reclaimed, Regime,
-    Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling, RestatedCore, RestatedEndpoint,
-    RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram, RestatedQueued,
-    RestatedRelease, RestatedRevocation, RestatedRevocations, RevocationEnd, RevocationEnded,
-    RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Whereabouts,
+    LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Reclaimed,
+    ReclamationDecided, Regime, Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling,
+    RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram,
+    RestatedQueued, RestatedReclamation, RestatedRelease, RestatedRevocation, RestatedRevocations,
+    RevocationEnd, RevocationEnded, RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Victim,
+    Whereabouts,
 };
 
 pub fn all() -> Vec<Event> {
@@ -69,6 +70,31 @@ fn revocations() -> Vec<Event> {
                 beyond: 2,
             }],
             watched: vec![RequestId(50), RequestId(60)],
+        })),
+        Event::ReclamationDecided(Box::new(ReclamationDecided {
+            number: 7,
+            demand: 10,
+            depth: 32,
+            raw: Ratio(1_000_000),
+            effective: Ratio(1_050_000),
+            saturation: Ratio(1_100_000),
+            stale: 1,
+            endpoints: 3,
+            ceiling: Ratio(900_000),
+            target: Ratio(200_000),
+            pending: Ratio(1),
+            in_flight: 20,
+            credit: Ratio(55_000),
+            wanted: 4,
+            cap: 2,
+            evictable: 17,
+            victims: vec![Victim { request: RequestId(42), priority: -10, age: Micros(1_500_000) }],
+        })),
+        Event::ReclamationShut { until: Micros::MAX },
+        Event::RestatedReclamation(Box::new(RestatedReclamation {
+            numbers: vec![7, 33, 200_000],
+            last: Some((7, 10, vec![RequestId(42), RequestId(41)])),
+            resting: vec![(RequestId(41), Micros(34))],
         })),
     ]
 }

@@ -93,10 +93,13 @@ pub fn event_kind(event: &Event) -> usize {
         Event::WatchNoted { .. } => 54,
         Event::RestatedRevocation(_) => 55,
         Event::RestatedRevocations(_) => 56,
+        Event::ReclamationDecided(_) => 57,
+        Event::ReclamationShut { .. } => 58,
+        Event::RestatedReclamation(_) => 59,
     }
 }
 
-pub const EVENT_KINDS: usize = 57;
+pub const EVENT_KINDS: usize = 60;
 
 /// Every kind of input, and after them every kind of event, a few to a step.
 pub fn steps() -> Vec<Step> {

@@ -60,7 +60,7 @@ pub static FLOW: Table = Table {
             "enableEviction",
             Kind::Bool,
             "false",
-            "Take back running sheddable requests for waiting ones. Accepted; without effect in this release.",
+            "Take back running sheddable requests (priority below 0) for blocked ones of a higher priority; see `eviction`.",
         ),
     ],
 };

@@ -48,6 +48,12 @@ pub static POOL: Table = Table {
             "As `plugins` at the top, for this pool alone.",
         ),
         Setting::open(
+            "eviction",
+            Kind::Section(&EVICTION),
+            "defaults",
+            "How running requests are taken back.",
+        ),
+        Setting::open(
             "controller",
             Kind::Section(&CONTROLLER),
             "defaults",
@@ -155,10 +161,38 @@ static SATURATION: Table = Table {
     )],
 };
 
+/// `eviction`: how running requests are taken back.
+pub static EVICTION: Table = Table {
+    doc: "How running sheddable requests are taken back where `flowControl.enableEviction` is on. The time-out holds for \
+          an operator's orders as well.",
+    settings: &[
+        Setting::open(
+            "maxRevocationsPerDecision",
+            Kind::Count { min: 1, max: 64 },
+            "`controller.maxRevocationsPerDecision`",
+            "The most running requests that one decision takes back.",
+        ),
+        Setting::open(
+            "confirmationTimeout",
+            Kind::Duration { min: Micros(1) },
+            "`controller.evictionConfirmationTimeout`",
+            "A revocation whose request has not ended by then has timed out.",
+        ),
+        Setting::open(
+            "confirmationGrace",
+            Kind::Duration { min: Micros::ZERO },
+            "derived",
+            "How long after the end of a revoked request the gauge may still show it, so that no decision is made. Derived: \
+             the detector's staleness threshold, the scrape interval and 250ms for the engine; 10ms where the detector \
+             counts running requests itself.",
+        ),
+    ],
+};
+
 /// `controller`: constants of llm-d's controller.
 pub static CONTROLLER: Table = Table {
-    doc: "Constants of llm-d's controller, accepted and checked. None has an effect in this release: there is no sweep \
-          and no hand-off channel, and running requests are not taken back.",
+    doc: "Constants of llm-d's controller. There is no sweep and no hand-off channel; those of eviction hold where \
+          `eviction` does not say otherwise.",
     settings: &[
         Setting::new(
             "expiryCleanupInterval",
@@ -176,19 +210,19 @@ pub static CONTROLLER: Table = Table {
             "maxRevocationsPerDecision",
             Kind::Count { min: 1, max: u64::MAX },
             "2",
-            "The most running requests that one decision takes back. Without effect in this release.",
+            "The most running requests that one decision takes back; more than 64 count as 64.",
         ),
         Setting::new(
             "evictionConfirmationGrace",
             Kind::Duration { min: Micros::ZERO },
             "500ms",
-            "How long after a confirmation the gauge is not trusted. Without effect in this release.",
+            "How long after a confirmation the gauge is not trusted. Unset: see `eviction.confirmationGrace`.",
         ),
         Setting::new(
             "evictionConfirmationTimeout",
             Kind::Duration { min: Micros(1) },
             "10s",
-            "How long a revocation may stay unconfirmed. Without effect in this release.",
+            "How long a revocation may stay unconfirmed.",
         ),
     ],
 };

@@ -4,7 +4,8 @@
 use std::fs;
 use weir_config::{Effective, Origin, from_text, load};
 use weir_kernel::{
-    ConcurrencyMode, Detector, Fairness, Micros, Ordering, OutputEstimate, Policy, Ratio, Role, UsageLimit,
+    ConcurrencyMode, Detector, Eviction, Fairness, Micros, Ordering, OutputEstimate, Policy, Ratio, Role,
+    UsageLimit,
 };
 
 fn good(text: &str) -> Effective {
@@ -175,12 +176,9 @@ flowControl:
     assert!(
         from_text(&typo, []).unwrap_err().to_string().contains("did you mean flowControl.priorityBands?")
     );
-    // Weir's own file: on, unless it says otherwise. Eviction is not in this release, and that is said.
+    // Weir's own file: on, unless it says otherwise.
     assert!(policy("flowControl: {maxRequests: 5}\n").flow_control);
     assert!(!policy("featureGates: [flowControl=false]\n").flow_control);
-    let eviction = good("flowControl: {enableEviction: true}\n");
-    warns(&eviction, "flowControl.enableEviction", "has no effect in this release");
-    assert!(eviction.row("flowControl.enableEviction").unwrap().inactive);
 }
 
 #[test]
@@ -357,7 +355,6 @@ pools: {default: {controller: {expiryCleanupInterval: 2s, maxRevocationsPerDecis
         ("plugins[1].parameters.evictionSweepSeconds", "no effect"),
         ("flowControl.defaultPriorityBand.priority", "no effect in a template"),
         ("pools.default.controller.expiryCleanupInterval", "no sweep"),
-        ("pools.default.controller.maxRevocationsPerDecision", "not taken back"),
         ("pools.default.regime.blindAfter", "does not read metrics"),
     ] {
         warns(&effective, path, words);
@@ -391,4 +388,41 @@ fn a_file_is_named_in_what_is_said_about_it() {
         assert!(load(Some(&file), []).unwrap_err().to_string().contains(words));
     }
     assert!(load(Some(&dir.path().join("none.yaml")), []).is_err(), "a file that is named must be there");
+}
+
+#[test]
+fn eviction_is_off_unless_asked_for_and_its_grace_is_derived() {
+    let evicting = |text: &str| policy(text).eviction;
+    assert_eq!(evicting("flowControl: {maxRequests: 5}\n"), Eviction::default(), "off, and as it always was");
+    let on = good("flowControl: {enableEviction: true}\npools: {default: {scrape: {interval: 100ms}}}\n");
+    let pool = &on.pools["default"].policy.eviction;
+    assert!(pool.enabled);
+    assert_eq!((pool.max_revocations, pool.confirmation_grace), (2, Micros::from_millis(550)));
+    let row = on.row("pools.default.eviction.confirmationGrace").unwrap();
+    assert_eq!((row.value.to_string().as_str(), row.inactive), ("550ms", false));
+    assert!(row.note.contains("derived"), "{}", row.note);
+    assert!(on.explain().contains("pools.default.eviction.confirmationGrace"), "{}", on.explain());
+    // Its own word first, then llm-d's constant, then what is derived.
+    let set = evicting(
+        "flowControl: {enableEviction: true}
+pools:
+  default:
+    eviction: {maxRevocationsPerDecision: 5, confirmationTimeout: 3s}
+    controller: {maxRevocationsPerDecision: 7, evictionConfirmationGrace: 1s, evictionConfirmationTimeout: 9s}
+",
+    );
+    let want = Eviction {
+        enabled: true,
+        max_revocations: 5,
+        confirmation_timeout: Micros::from_secs(3),
+        confirmation_grace: Micros::from_secs(1),
+    };
+    assert_eq!(set, want);
+    // Off, the time-out still holds, for an operator's orders.
+    let off = good("pools: {default: {eviction: {confirmationTimeout: 3s, confirmationGrace: 4s}}}\n");
+    let want = Eviction { confirmation_timeout: Micros::from_secs(3), ..Eviction::default() };
+    assert_eq!(off.pools["default"].policy.eviction, want);
+    assert!(off.row("pools.default.eviction.confirmationGrace").unwrap().inactive);
+    let wrong = from_text("pools: {default: {eviction: {maxRevocationsPerDecision: 0}}}\n", []);
+    assert!(wrong.unwrap_err().to_string().contains("maxRevocationsPerDecision"));
 }

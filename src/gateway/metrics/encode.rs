@@ -38,6 +38,8 @@ pub struct PoolGauges {
     pub endpoints: (u64, u64),
     /// Leases.
     pub in_flight: u64,
+    /// By how much the last reclamation decision wanted the gauge to fall, and what is still expected of revocations.
+    pub reclaim: (Ratio, Ratio),
     /// Its bands.
     pub bands: Vec<BandGauge>,
     /// Limits over all bands: requests and bytes, 0 = none.
@@ -276,7 +278,7 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
         }
     }
     band_gauges(encoder, pools)?;
-    let plain: [(&str, &str, OfPool); 4] = [
+    let plain: [(&str, &str, OfPool); 6] = [
         ("flow_control_global_capacity_utilization_requests", "Queued requests over their limit.", |p| {
             let queued = p.bands.iter().map(|band| band.requests.0).sum();
             (p.limits.0 > 0).then(|| share(queued, p.limits.0))
@@ -287,6 +289,14 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
         }),
         ("flow_control_queued", "Queued requests of all bands.", |p| {
             Some(p.bands.iter().map(|band| band.requests.0).sum::<u64>() as f64)
+        }),
+        (
+            "flow_control_reclaim_target",
+            "By how much the last reclamation decision wanted the gauge to fall.",
+            |p| Some(ratio(p.reclaim.0)),
+        ),
+        ("flow_control_pending_reclaim", "By how much the gauge is expected to fall by revocations.", |p| {
+            Some(ratio(p.reclaim.1))
         }),
         ("flow_control_in_flight", "Admitted requests that have not ended.", |p| Some(p.in_flight as f64)),
     ];

@@ -3,7 +3,8 @@
 use super::time::{show_span, show_time};
 use weir_kernel::{
     BandOrigin, BudgetKind, BudgetSource, Dispatched, Enqueued, Event, Evicted, Hold, Ignored, LeaseEndCause,
-    LeaseEnded, Rejected, RejectedMany, RevocationEnded, RevocationIssued, RevocationOrder,
+    LeaseEnded, Micros, ReclamationDecided, Rejected, RejectedMany, RevocationEnded, RevocationIssued,
+    RevocationOrder,
 };
 
 /// The name of an event's kind.
@@ -66,6 +67,9 @@ pub const fn event_kind(event: &Event) -> &'static str {
         Event::WatchNoted { .. } => "WatchNoted",
         Event::RestatedRevocation(_) => "RestatedRevocation",
         Event::RestatedRevocations(_) => "RestatedRevocations",
+        Event::ReclamationDecided(_) => "ReclamationDecided",
+        Event::ReclamationShut { .. } => "ReclamationShut",
+        Event::RestatedReclamation(_) => "RestatedReclamation",
     }
 }
 
@@ -152,7 +156,11 @@ fn details(event: &Event) -> String {
         | Event::RestatedPause(_)
         | Event::RestatedPurge { .. }
         | Event::RestatedRevocation(_)
-        | Event::RestatedRevocations(_) => restated(event),
+        | Event::RestatedRevocations(_)
+        | Event::RestatedReclamation(_) => restated(event),
+        Event::ReclamationDecided(e) => reclaimed(e),
+        Event::ReclamationShut { until: Micros::MAX } => "until the view is back".to_owned(),
+        Event::ReclamationShut { until } => format!("until={}", show_time(*until)),
         Event::RevocationIssued(e) => issued(e),
         Event::RevocationEnded(e) => revocation_ended(e),
         Event::ConfirmedLate { number, request, late } => {
@@ -276,6 +284,37 @@ fn lease_ended(e: &LeaseEnded) -> String {
         Some(LeaseEndCause::Cancelled(cause)) => format!(" cause={}", cause.word()),
     };
     format!("request={} {} ran={}{cause}", e.request, e.end.word(), show_span(e.ran))
+}
+
+fn reclaimed(e: &ReclamationDecided) -> String {
+    let victims: Vec<String> = e
+        .victims
+        .iter()
+        .map(|victim| {
+            format!("{}:priority={},age={}", victim.request, victim.priority, show_span(victim.age))
+        })
+        .collect();
+    format!(
+        "number={} demand={} depth={} saturation={} (effective {}, raw {}, stale={}/{}) ceiling={} target={} pending={} \
+         in_flight={} credit={} wanted={} cap={} evictable={} victims=[{}]",
+        e.number,
+        e.demand,
+        e.depth,
+        e.saturation,
+        e.effective,
+        e.raw,
+        e.stale,
+        e.endpoints,
+        e.ceiling,
+        e.target,
+        e.pending,
+        e.in_flight,
+        e.credit,
+        e.wanted,
+        e.cap,
+        e.evictable,
+        victims.join(" ")
+    )
 }
 
 fn issued(e: &RevocationIssued) -> String {

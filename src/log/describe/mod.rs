@@ -112,7 +112,10 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         | Event::RestatedFlow(_)
         | Event::RestatedProgram(_)
         | Event::RestatedEndpoint(_)
-        | Event::RestatedRevocations(_) => None,
+        | Event::RestatedRevocations(_)
+        | Event::ReclamationDecided(_)
+        | Event::ReclamationShut { .. }
+        | Event::RestatedReclamation(_) => None,
     }
 }
 

@@ -24,7 +24,7 @@ enum Letter {
     ArriveKeyed,
     /// The same call again.
     Repeat,
-    /// Priority 0, a ticket.
+    /// Priority -1, a ticket, which may be taken back for the others.
     ArriveTicket,
     /// Endpoint 1 has room.
     Light,
@@ -81,7 +81,11 @@ fn settings() -> Policy {
         lease_timeout: Micros::from_secs(4),
         ticket_timeout: Micros::from_millis(2_500),
         flow_idle: Micros::from_secs(10),
-        eviction: Eviction { confirmation_timeout: Micros::from_millis(700), ..Eviction::default() },
+        eviction: Eviction {
+            enabled: true,
+            confirmation_timeout: Micros::from_millis(700),
+            ..Eviction::default()
+        },
         ..Policy::default()
     };
     policy.bands = BTreeMap::from([
@@ -155,6 +159,7 @@ impl Node {
             })),
             Letter::ArriveTicket => Some(Input::Arrived(Arrival {
                 fairness_id: "c".into(),
+                priority: Some(-1),
                 bytes: 30,
                 face: Face::Ticket,
                 choose_endpoint: true,

@@ -15,7 +15,7 @@ use weir_kernel::*;
 type World = (&'static str, fn() -> Policy, &'static str);
 
 /// The behaviour that these digests are of, and the worlds.
-const GOLDEN: (u32, [World; 6]) = (
+const GOLDEN: (u32, [World; 7]) = (
     1,
     [
         ("defaults", Policy::default, "73f42c1fc1edf7fcbdda5e323fa8042f1b37a54958237c8ddf16b225b4c41b20"),
@@ -23,6 +23,7 @@ const GOLDEN: (u32, [World; 6]) = (
         ("service", service, "ce2faf73d7b0c726ad63691740a0f81380877d8ef9422263ada52c5e5a154a41"),
         ("gated", gated, "cb68dcd91bb411d89f95621e3db9769de25173e5a0155fff6b1a3b2b4397416f"),
         ("raw", raw, "1e51ca549052edd384bac73827ac59520cd3f38e4006ed25f2c40cdea7ba2138"),
+        ("reclaimed", reclaimed, "8d219c9f9e9934d62b811c045a03da18d5a29e2c5b7b1a1864cd70102ce54553"),
         ("revoked", revoked, "473add1aece815b769ceec92dbe35f06d62e202964abe465bbf10f42599022a6"),
     ],
 );
@@ -87,6 +88,16 @@ fn revoked() -> Policy {
         ..Eviction::default()
     };
     Policy { eviction, ..turns() }
+}
+
+/// As `revoked`, and sheddable leases are taken back for others.
+fn reclaimed() -> Policy {
+    let mut policy = Policy { detector: Detector::concurrency(), ..revoked() };
+    policy.eviction.enabled = true;
+    if let Detector::Concurrency { max_requests, .. } = &mut policy.detector {
+        *max_requests = 2;
+    }
+    policy
 }
 
 /// Knuth's 64-bit linear congruential generator, its upper half.

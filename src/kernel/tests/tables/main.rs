@@ -14,6 +14,7 @@ mod leases;
 #[path = "../worlds/oracle/mod.rs"]
 mod oracle;
 mod order;
+mod reclaim;
 mod regimes;
 mod revocations;
 mod script;

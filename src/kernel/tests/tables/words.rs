@@ -298,6 +298,7 @@ pub fn outcome_words(
         Event::Resumed => Some("resumed".into()),
         Event::PurgeBegun { requests } => Some(format!("purge of {requests}")),
         Event::Ignored { .. } => Some("ignored".into()),
+        Event::ReclamationDecided(e) => Some(format!("for {}: {} of {}", e.demand, e.wanted, e.evictable)),
         Event::RevocationIssued(e) => Some(format!("{}:revoke", name(e.request))),
         Event::RevocationEnded(e) => Some(format!("{}:{} {}", name(e.request), e.end.word(), short(e.took))),
         Event::ConfirmedLate { request, late, .. } => {

@@ -95,7 +95,7 @@ fn policy(dice: &mut Dice) -> Policy {
         resume_window: Micros::from_millis(50),
         idempotency_keys: dice.pick(&[2, 1_000]),
         eviction: Eviction {
-            enabled: false,
+            enabled: !dice.one_in(3),
             max_revocations: dice.pick(&[1, 2, 5]),
             confirmation_timeout: Micros::from_millis(dice.pick(&[5, 40, 10_000])),
             confirmation_grace: Micros::from_millis(dice.pick(&[0, 10, 500])),
@@ -162,7 +162,7 @@ pub fn mood(dice: &mut Dice) -> Mood {
     dice.pick(&[Mood::Mixed, Mood::Open, Mood::Full, Mood::Full, Mood::Blind, Mood::Empty])
 }
 
-fn observation(dice: &mut Dice, mood: Mood, now: Micros) -> Observation {
+pub fn observation(dice: &mut Dice, mood: Mood, now: Micros) -> Observation {
     let requested_at = now.since(Micros(dice.below(30_000)));
     let join = |slot| EndpointChange::Joined { slot, name: format!("e{}", slot.0), role: Role::Decode };
     let load = |slot, waiting| EndpointChange::Sampled { slot, waiting, running: 1, kv: 0 };

@@ -152,7 +152,9 @@ impl Oracle {
             ));
             self.event(step, event, full_before)?;
             let late = full_before || !self.punctual || matches!(step.input, Input::Started(_));
-            self.orders.event(step, event, &self.policy, late)?;
+            let ready = |w: &&Waiting, priority: i32| w.priority == priority && w.absent.is_none();
+            let waiting = |priority| self.waiting.values().filter(|w| ready(w, priority)).count() as u64;
+            self.orders.event(step, event, &self.policy, late, &waiting)?;
         }
         let many = matches!(&step.input, Input::ArrivedMany(many) if many.count > 0);
         if said != usize::from(many || matches!(step.input, Input::Arrived(_))) {

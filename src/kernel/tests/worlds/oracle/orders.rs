@@ -29,6 +29,14 @@ pub struct Orders {
     issued: u64,
     ends: [u64; 3],
     late: u64,
+    /// Until when the gauge may still show what was revoked.
+    cooling: Vec<Micros>,
+    shut_until: Micros,
+    decided: u64,
+    /// The last decision: its number, its demand band, and who was tried in it.
+    decision: (u64, i32, BTreeSet<RequestId>),
+    /// Victims of this step's decision whose revocations must follow.
+    announced: Vec<RequestId>,
 }
 
 type Broken = String;
@@ -36,6 +44,7 @@ type Broken = String;
 impl Orders {
     /// A run begins, so long after the step before it.
     pub fn restart(&mut self, down: u64) {
+        self.decision = (0, 0, BTreeSet::new());
         self.watched.clear();
         for holder in self.holders.values_mut() {
             holder.outlived |= holder.dispatched_at.is_some();
@@ -46,8 +55,32 @@ impl Orders {
     }
 
     /// Takes an event; `late` where the driver or the step before may have had no room for what was due.
-    pub fn event(&mut self, step: &Step, event: &Event, policy: &Policy, late: bool) -> Result<(), Broken> {
+    pub fn event(
+        &mut self,
+        step: &Step,
+        event: &Event,
+        policy: &Policy,
+        late: bool,
+        waiting: &dyn Fn(i32) -> u64,
+    ) -> Result<(), Broken> {
         match event {
+            Event::StartNoted { leases, .. } => {
+                let cooling = self.cooling.iter().any(|until| *until > step.at);
+                let shut =
+                    step.events.iter().any(|e| matches!(e, Event::ReclamationShut { until: Micros::MAX }));
+                let in_doubt = *leases > 0 || cooling;
+                return broken(
+                    shut == (in_doubt && policy.eviction.enabled),
+                    RequestId(0),
+                    "the gate at a start",
+                );
+            }
+            Event::ReclamationShut { until } => {
+                let right = *until == Micros::MAX || *until == step.at + policy.eviction.confirmation_grace;
+                self.shut_until = *until;
+                return broken(right, RequestId(0), "until when the gate is shut");
+            }
+            Event::ReclamationDecided(e) => return self.decide(step, e, policy, waiting),
             Event::Enqueued(e) => {
                 let Input::Arrived(arrival) = &step.input else { return Err("who was queued?".into()) };
                 let (face, priority) = (arrival.face, e.priority);
@@ -88,6 +121,7 @@ impl Orders {
     }
 
     fn issued(&mut self, step: &Step, e: &RevocationIssued, policy: &Policy) -> Result<(), Broken> {
+        self.follows(step, e)?;
         let told = self.can_be_told(e.request);
         self.issued += 1;
         let holder = self.holders.get_mut(&e.request).ok_or("a revocation of what is not there")?;
@@ -108,6 +142,87 @@ impl Orders {
         broken(told != refused, e.request, "told although it cannot be, or not although it can")
     }
 
+    /// Invariants 6 and 7, and the arithmetic of the decision from its own figures.
+    fn decide(
+        &mut self,
+        step: &Step,
+        e: &ReclamationDecided,
+        policy: &Policy,
+        waiting: &dyn Fn(i32) -> u64,
+    ) -> Result<(), Broken> {
+        let id = RequestId(step.seq);
+        broken(
+            policy.eviction.enabled && policy.flow_control,
+            id,
+            "a decision although nothing may be taken back",
+        )?;
+        let open = |holder: &Holder| holder.order.as_ref().is_some_and(|order| order.end.is_none());
+        broken(!self.holders.values().any(open), id, "a decision while a revocation is outstanding")?;
+        broken(self.cooling.iter().all(|until| *until <= step.at), id, "a decision while one is cooling")?;
+        broken(self.shut_until <= step.at, id, "a decision before the view was back")?;
+        broken(e.number == self.decided + 1, id, "the number of the decision")?;
+        broken(e.depth > 0 && e.depth == waiting(e.demand), id, "a decision for a band without demand")?;
+        broken(
+            e.ceiling > Ratio::ZERO && e.effective >= e.ceiling,
+            id,
+            "a decision for a band that is open",
+        )?;
+        let (s, n) = (i128::from(e.saturation.0), i128::from(e.in_flight));
+        let net = s - i128::from(e.ceiling.0) - i128::from(e.pending.0);
+        // The least number of leases that takes at least `net` off, by trial.
+        let enough = |count: i128| count * s >= net * n;
+        let wanted = i128::from(e.wanted);
+        let least = enough(wanted) && (wanted == 1 || !enough(wanted - 1));
+        broken(
+            e.target.0 == e.saturation.0 - e.ceiling.0 && net >= 0 && least,
+            id,
+            &format!("arithmetic of {e:?}"),
+        )?;
+        let count = e.victims.len() as u64;
+        broken(count > 0 && count <= e.wanted.min(u64::from(e.cap)), id, "how many victims")?;
+        let mut before: Option<(i32, std::cmp::Reverse<Micros>, std::cmp::Reverse<RequestId>)> = None;
+        for victim in &e.victims {
+            let holder = self.holders.get(&victim.request).ok_or("a victim that is not there")?;
+            let since = holder.dispatched_at.ok_or("a victim that does not run")?;
+            let spared = holder.order.as_ref().is_none_or(|o| o.end == Some(RevocationEnd::Undeliverable));
+            let right = holder.priority == victim.priority && step.at.since(since) == victim.age;
+            broken(right && spared && self.can_be_told(victim.request), victim.request, "no victim")?;
+            broken(
+                victim.priority < 0 && victim.priority < e.demand,
+                victim.request,
+                "a victim of its own kind",
+            )?;
+            let key = (victim.priority, std::cmp::Reverse(since), std::cmp::Reverse(victim.request));
+            broken(
+                before.is_none_or(|before| before < key),
+                victim.request,
+                "out of order among the victims",
+            )?;
+            before = Some(key);
+        }
+        self.decided = e.number;
+        self.announced = e.victims.iter().map(|victim| victim.request).collect();
+        self.decision = (e.number, e.demand, BTreeSet::new());
+        Ok(())
+    }
+
+    /// A revocation that reclamation issued: announced by the decision, or in place of one that could not be told.
+    fn follows(&mut self, step: &Step, e: &RevocationIssued) -> Result<(), Broken> {
+        let RevocationOrder::Reclamation { decision, demand } = e.order else {
+            return broken(matches!(step.input, Input::Revoke { .. }), e.request, "ordered by nobody");
+        };
+        let (number, band, tried) = &mut self.decision;
+        let announced = self.announced.first() == Some(&e.request);
+        if announced {
+            self.announced.remove(0);
+        }
+        let in_place =
+            matches!(step.input, Input::Undeliverable { .. }) && e.priority < 0 && e.priority < demand;
+        let same = *number == decision && *band == demand;
+        broken(same && (announced || in_place), e.request, "revoked for nobody")?;
+        broken(tried.insert(e.request), e.request, "tried twice in one decision")
+    }
+
     fn can_be_told(&self, id: RequestId) -> bool {
         let Some(holder) = self.holders.get(&id) else { return false };
         match holder.face {
@@ -124,6 +239,8 @@ impl Orders {
         broken(order.end.is_none() && order.number == e.number, e.request, "its revocation ended twice")?;
         broken(e.took == step.at.since(order.issued_at), e.request, "how long its revocation took")?;
         order.end = Some(e.end);
+        self.cooling.retain(|until| *until > step.at);
+        self.cooling.extend(e.cooling_until);
         self.ends[e.end as usize] += 1;
         let lease_end = step.events.iter().find_map(|event| match event {
             Event::LeaseEnded(end) if end.request == e.request => Some(end.end),
@@ -168,6 +285,7 @@ impl Orders {
             let due = holder.order.as_ref().map_or(Micros::MAX, |order| order.due);
             broken(full || due > at, *id, "its revocation should have timed out")?;
         }
+        broken(self.announced.is_empty(), RequestId(0), "victims that were announced and not revoked")?;
         let counts = state.revocations();
         let same = counts.issued == self.issued
             && counts.ends == self.ends

@@ -1,0 +1,119 @@
+//! `eviction`: how running requests are taken back, and the grace that follows from the sensor.
+//!
+//! Not here: the decision itself (the kernel), and llm-d's own names for the same constants beyond reading them.
+
+use crate::effective::ControllerSettings;
+use crate::node::Origin;
+use crate::plugins::{mark, staleness};
+use crate::scalar::Scalar;
+use crate::section::{Reading, Section};
+use weir_kernel::{Detector, Eviction, Micros};
+
+/// What an engine is given to free the slot and the memory of a request that was aborted.
+const ENGINE_RECLAIM: Micros = Micros::from_millis(250);
+/// Where running requests are counted by Weir itself, their end is seen at once.
+const LEADING: Micros = Micros::from_millis(10);
+/// The staleness threshold that is assumed of a figure which somebody else computes.
+const PUSHED_STALENESS: Micros = Micros::from_millis(200);
+/// Shorter scrape intervals count as this.
+const REFRESH_FLOOR: Micros = Micros::from_millis(50);
+
+/// How long after a revoked request's end the gauge may still show it: the detector's own staleness threshold, the scrape
+/// interval and the engine's time (contract.md row 27). A detector that counts leases needs hardly any.
+pub fn derived_grace(detector: &Detector, interval: Micros) -> Micros {
+    match detector {
+        Detector::Concurrency { .. } => LEADING,
+        Detector::Utilization { .. } | Detector::Pushed => {
+            staleness(detector).unwrap_or(PUSHED_STALENESS) + interval.max(REFRESH_FLOOR) + ENGINE_RECLAIM
+        }
+    }
+}
+
+/// Reads the section `eviction` of a pool. What it leaves out is llm-d's constant of `controller`, or derived.
+pub fn read(
+    reading: &mut Reading,
+    own: &Section<'_>,
+    controller: &ControllerSettings,
+    detector: &Detector,
+    interval: Micros,
+) -> Eviction {
+    let section = own.section(reading, "eviction");
+    let constants = own.section(reading, "controller");
+    let from = reading.rows.len();
+    let cap = match section.value(reading, "maxRevocationsPerDecision") {
+        Some(Scalar::Amount(cap)) => cap,
+        _ => {
+            let cap = controller.max_revocations_per_decision;
+            let note = format!("follows {}", constants.at("maxRevocationsPerDecision"));
+            let path = section.at("maxRevocationsPerDecision");
+            reading.row(&path, Scalar::Amount(cap), "", &Origin::Default, &note);
+            cap
+        }
+    };
+    let mut span = |key: &str, older: &str, derived: Option<Micros>, value: Micros| {
+        let set = constants.node(older).is_some();
+        section.span_set(reading, key).unwrap_or_else(|| {
+            let (value, note) = match derived.filter(|_| !set) {
+                Some(derived) => (derived, "derived from the detector and the scrape interval".to_owned()),
+                None => (value, format!("follows {}", constants.at(older))),
+            };
+            reading.row(&section.at(key), Scalar::Span(value), "us", &Origin::Default, &note);
+            value
+        })
+    };
+    let timeout_set = section.node("confirmationTimeout").is_some()
+        || constants.node("evictionConfirmationTimeout").is_some();
+    let timeout = span(
+        "confirmationTimeout",
+        "evictionConfirmationTimeout",
+        None,
+        controller.eviction_confirmation_timeout,
+    );
+    let grace = span(
+        "confirmationGrace",
+        "evictionConfirmationGrace",
+        Some(derived_grace(detector, interval)),
+        controller.eviction_confirmation_grace,
+    );
+    if controller.enable_eviction {
+        return Eviction {
+            enabled: true,
+            max_revocations: u32::try_from(cap).unwrap_or(u32::MAX),
+            confirmation_timeout: timeout,
+            confirmation_grace: grace,
+        };
+    }
+    for row in reading.rows[from..].iter_mut().filter(|row| !row.path.ends_with("confirmationTimeout")) {
+        mark(row, "enableEviction is off");
+    }
+    let default = Eviction::default();
+    Eviction {
+        confirmation_timeout: if timeout_set { timeout } else { default.confirmation_timeout },
+        ..default
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grace_is_the_sensors() {
+        let scraped = Detector::Utilization {
+            queue_depth: 5,
+            kv: weir_kernel::Ratio(800_000),
+            staleness: Micros::from_millis(500),
+            headroom: weir_kernel::Ratio::ZERO,
+        };
+        for (detector, interval, grace) in [
+            (Detector::utilization(), 50, 500),
+            (Detector::utilization(), 10, 500),
+            (scraped, 200, 950),
+            (Detector::Pushed, 50, 500),
+            (Detector::concurrency(), 5_000, 10),
+        ] {
+            let found = derived_grace(&detector, Micros::from_millis(interval));
+            assert_eq!(found, Micros::from_millis(grace), "{detector:?} every {interval} ms");
+        }
+    }
+}
