@@ -33,6 +33,8 @@ pub(super) struct Flood {
     /// Past the limit in the second before, or in this one.
     high: HashSet<Kind>,
     aside: Vec<Arriving>,
+    /// The kernel failed on a step for many: there are no more of them in this run.
+    is_off: bool,
     /// Refusals in steps that the log has not been given yet, beyond one per step.
     covered: usize,
 }
@@ -81,7 +83,7 @@ struct Group {
 impl Pool {
     /// Sets an arrival of a flood aside. Given back if it is none.
     pub(super) fn set_aside(&mut self, arriving: Arriving) -> Option<Arriving> {
-        if self.flood.high.is_empty() || self.broken || self.state.policy().observe {
+        if self.flood.high.is_empty() || self.flood.is_off || self.broken || self.state.policy().observe {
             return Some(arriving);
         }
         let at = self.instant();
@@ -202,8 +204,10 @@ impl Pool {
             _ => None,
         });
         let (Some(seq), Some(rejected)) = (seq, rejected) else {
-            for (promise, ..) in members {
-                promise.answer(Decision::Unavailable(self.why_not()));
+            // The kernel failed on all of them together. Alone it shows which one it is, if it is one.
+            self.flood.is_off = true;
+            for (promise, _, arrival) in members {
+                self.arrival_alone(arrival, promise);
             }
             return;
         };

@@ -9,6 +9,7 @@ mod bad_input;
 mod binary;
 mod bounds;
 mod ext_proc;
+mod flood;
 mod harness;
 mod heads;
 mod observe;

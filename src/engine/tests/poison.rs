@@ -1,11 +1,11 @@
 //! The kernel fails on an input: the pool comes back without it, and nobody but its caller notices.
 
-use super::rig::{Rig, Setup, is_decided, wait, wait_for};
+use super::rig::{Rig, Setup, is_decided, pushed_policy, wait, wait_for};
 use crate::engine::pool::End;
 use crate::engine::{Decision, Fate, Unavailable};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_kernel::{Arrival, Event, Input, Micros, RequestId, State};
+use weir_kernel::{Arrival, Event, Input, Micros, Policy, Reason, RequestId, State};
 
 /// A kernel that fails on callers called boom, half through its work, and on the end of time.
 fn faulty(state: &mut State, at: Micros, input: &Input) -> Vec<Event> {
@@ -13,6 +13,7 @@ fn faulty(state: &mut State, at: Micros, input: &Input) -> Vec<Event> {
     match input {
         Input::Arrived(arrival) => assert!(!arrival.caller_id.starts_with("boom"), "it went boom"),
         Input::FirstByte { request } => assert_ne!(request.0, 666, "the number of the beast"),
+        Input::ArrivedMany(_) => panic!("one at a time"),
         Input::TimePassed => assert!(at < Micros::from_secs(5_000), "the end of time"),
         _ => {}
     }
@@ -105,6 +106,23 @@ fn the_kind_of_what_failed_twice_is_refused() {
     rig.pool.first_byte(RequestId(666));
     wait("that it is refused", || rig.pool.poison_refused() == 2);
     assert_eq!(rig.pool.status().faults, 3);
+    wait("readiness", || rig.pool.status().ready());
+    rig.check();
+}
+
+/// A kernel that fails on a step for many decides them one by one from then on.
+#[test]
+fn what_fails_together_is_decided_alone() {
+    let policy = Policy { max_requests: 1, ..pushed_policy() };
+    let rig = Setup { decide: faulty, ..Setup::policy(policy) }.start();
+    rig.open_pool(1_000_000);
+    let _queued = rig.admit("first");
+    let flood: Vec<_> = (0..3_000).map(|n| rig.admit(&format!("r{n}"))).collect();
+    for one in flood {
+        assert!(matches!(wait_for(one), Decision::Refused(refused) if refused.reason == Reason::Saturated));
+    }
+    assert_eq!(rig.pool.status().faults, 1);
+    assert_eq!(rig.logged(|event| matches!(event, Event::Rejected(_))), 3_000);
     wait("readiness", || rig.pool.status().ready());
     rig.check();
 }
