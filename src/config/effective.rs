@@ -116,6 +116,8 @@ pub struct GatewaySettings {
     pub max_log_readers: u64,
     /// TLS, if it is spoken.
     pub tls: Option<TlsSettings>,
+    /// How long an event stream may be silent before a heartbeat.
+    pub heartbeat_interval: Micros,
     /// How long answers may take to leave once all is decided at a stop.
     pub close_timeout: Micros,
     /// The proxy.

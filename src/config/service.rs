@@ -119,6 +119,7 @@ fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
         write_stall_timeout: section.span(reading, "writeStallTimeout"),
         max_log_readers: section.amount(reading, "maxLogReaders"),
         tls: tls(reading, &section),
+        heartbeat_interval: section.span(reading, "heartbeatInterval"),
         close_timeout: section.span(reading, "closeTimeout"),
         proxy: proxy(reading, &section),
     }

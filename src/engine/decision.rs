@@ -1,7 +1,7 @@
 //! What callers are told: each value here rests on steps that are durable.
 
 use thiserror::Error;
-use weir_kernel::{Cause, LeaseEnd, LeaseEndCause, Limit, Micros, Outcome, Reason, Regime, RequestId};
+use weir_kernel::{Cause, Face, LeaseEnd, LeaseEndCause, Limit, Micros, Outcome, Reason, Regime, RequestId};
 
 /// What became of an arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Admitted {
     pub endpoint: Option<String>,
     /// The regime at the decision.
     pub regime: Regime,
+    /// How it came in, which says what its lease needs to live.
+    pub face: Face,
     /// Observe mode: nobody is held, and this is not what the log decided.
     pub shadow: bool,
     /// The answer to an earlier call with the same idempotency key.

@@ -1,5 +1,6 @@
 //! What the faces and the observer hold of a pool: cheap to clone, never blocking.
 
+use super::about::{About, News, Queued, Told};
 use super::clock::Clock;
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::inbox::{Inbox, Look, Message, Reply};
@@ -9,9 +10,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 use weir_kernel::{
-    Arrival, Cancelled, Cause, Ended, ObjectivesChange, Observation, Policy, Regime, RequestId, State, Step,
+    Arrival, Cancelled, Cause, Ended, Event, Face, ObjectivesChange, Observation, Policy, Regime, RequestId,
+    State, Step,
 };
 
 /// Handed to everybody by a pool's thread.
@@ -22,6 +24,40 @@ pub(super) struct Shared {
     pub steps: broadcast::Sender<Arc<Vec<Step>>>,
     pub status: std::sync::Mutex<PoolStatus>,
     pub poison: Poison,
+    pub regimes: watch::Sender<RegimeNote>,
+}
+
+impl Shared {
+    /// These steps are durable, and left the pool in this regime.
+    pub fn note_regime(&self, steps: &[Step], regime: Regime) {
+        if self.regimes.borrow().regime == regime {
+            return;
+        }
+        let changed =
+            |step: &&Step| step.events.iter().any(|event| matches!(event, Event::RegimeChanged { .. }));
+        let seq = steps.iter().rev().find(changed).or(steps.last()).map_or(0, |step| step.seq);
+        self.regimes.send_replace(RegimeNote { regime, seq });
+    }
+}
+
+/// A pool's regime, and the step that brought it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegimeNote {
+    /// The regime.
+    pub regime: Regime,
+    /// The step; of several changes that became durable at once the last.
+    pub seq: u64,
+}
+
+/// A request that was handed in by a caller that stays on.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its decision. Dropped before that, the request is cancelled.
+    pub pending: Pending,
+    /// Tells that it waits, once that is durable; ends without a word if it never does.
+    pub queued: oneshot::Receiver<Box<Queued>>,
+    /// Tells of the end of its lease; ends without a word if the pool's thread does, or if that lease had ended before.
+    pub ended: oneshot::Receiver<LeaseNotice>,
 }
 
 /// How a pool is, as of its last durable batch.
@@ -83,13 +119,48 @@ impl PoolHandle {
     /// # Errors
     /// Nothing can be decided now; the refusal is counted into the log later.
     pub fn admit(&self, arrival: Arrival) -> Result<Pending, Unavailable> {
+        self.arrive(arrival, None)
+    }
+
+    /// The same, telling more than the decision.
+    ///
+    /// # Errors
+    /// As [`PoolHandle::admit`].
+    pub fn admit_watched(&self, arrival: Arrival) -> Result<Watched, Unavailable> {
+        let (queued_to, queued) = oneshot::channel();
+        let (ended_to, ended) = oneshot::channel();
+        let told = Told { queued: Some(queued_to), ended: Some(ended_to) };
+        Ok(Watched { pending: self.arrive(arrival, Some(Box::new(told)))?, queued, ended })
+    }
+
+    fn arrive(&self, arrival: Arrival, told: Option<Box<Told>>) -> Result<Pending, Unavailable> {
         if self.0.poison.refuses_arrival(&arrival) {
             self.0.inbox.refused(arrival.received_at);
             return Err(Unavailable::Poisoned);
         }
-        let (pending, promise) = Pending::new(arrival.idempotency.is_some(), Arc::clone(&self.0.inbox));
+        // The lease of a stream ends with the stream, whoever may come back.
+        let keyed = arrival.idempotency.is_some() && arrival.face != Face::Stream;
+        let (pending, promise) = Pending::new(keyed, Arc::clone(&self.0.inbox), told);
         self.0.inbox.arrive((arrival, promise))?;
         Ok(pending)
+    }
+
+    /// What a request is. Asked of a ticket that waits, it shows that its holder lives. With `news`, what comes next
+    /// of it is told as well.
+    pub fn about(&self, request: RequestId, news: bool) -> Answer<Result<About, Unavailable>> {
+        let (to, from) = oneshot::channel();
+        let (news_to, news) = if news { Some(News::channel()) } else { None }.unzip();
+        let put = self.0.inbox.put(Message::About(request, to, news_to.map(Box::new)));
+        Answer(Box::pin(async move {
+            put?;
+            let (seen, caller_id) = from.await.map_err(|_| Unavailable::Failed)??;
+            Ok(About { seen, caller_id, news })
+        }))
+    }
+
+    /// The regime and its changes, once they are durable.
+    pub fn regimes(&self) -> watch::Receiver<RegimeNote> {
+        self.0.regimes.subscribe()
     }
 
     /// Ends a request early: queued, it leaves the queue; running, its lease ends.

@@ -3,6 +3,7 @@
 //! A flood of arrivals fills its own lane and is refused there; ends, cancels and observations never wait behind
 //! it. That second lane needs no bound of its own: it holds at most a few entries for each request that was let in.
 
+use super::about::{NewsTo, Seen};
 use super::admin::Obeyed;
 use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::pending::{Promise, Slot};
@@ -17,6 +18,9 @@ use weir_kernel::{
 
 /// An arrival and where its answer goes.
 pub(super) type Arriving = (Arrival, Promise);
+
+/// Where an answer about a request goes: what it is, and its caller's own label.
+pub(super) type SeenTo = oneshot::Sender<Result<(Seen, Option<String>), Unavailable>>;
 
 /// Everything but arrivals.
 pub(super) enum Message {
@@ -44,6 +48,7 @@ pub(super) enum Message {
     Watch(RequestId, bool),
     /// An operator's.
     Order(Admin, oneshot::Sender<Obeyed>),
+    About(RequestId, SeenTo, Option<Box<NewsTo>>),
     /// No new requests; the end comes when all is drained.
     Stop {
         drain_until: Micros,
@@ -62,6 +67,7 @@ impl Message {
             Message::Order(_, to) => drop(to.send(Obeyed::Unavailable(why))),
             Message::Policy(_, to) | Message::Objectives(_, to) => drop(to.send(Err(why))),
             Message::Revoke { to, .. } => drop(to.send(Revoking::Unavailable(why))),
+            Message::About(_, to, _) => drop(to.send(Err(why))),
             // Dropping the sender of a watch tells the other side; nobody waits for the rest.
             Message::Abandon(_)
             | Message::FirstByte(_)

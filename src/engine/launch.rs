@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::comeback::Rebuild;
-use super::handle::{PoolHandle, PoolStatus, Shared};
+use super::handle::{PoolHandle, PoolStatus, RegimeNote, Shared};
 use super::inbox::Inbox;
 use super::journal::{Journal, Port};
 use super::poison::Poison;
@@ -12,7 +12,7 @@ use super::turn::policy_changed;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use weir_kernel::{Input, KERNEL_BEHAVIOUR, ObjectivesChange, Regime, Started, State};
 
 /// Batches that a subscriber may be behind before it is told that it lagged.
@@ -64,6 +64,7 @@ impl Launch {
             steps: broadcast::Sender::new(SUBSCRIBERS_BATCHES),
             status: Mutex::new(status),
             poison: self.poison,
+            regimes: watch::Sender::new(RegimeNote { regime: Regime::Unknown, seq: self.state.seq() }),
         });
         let handle = PoolHandle(Arc::clone(&shared));
         let pool = Pool::new(self.state, self.decide, shared, Arc::clone(&port), journal(port), self.rebuild);

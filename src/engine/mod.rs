@@ -4,6 +4,7 @@
 //! kernel decide, hands the steps to the log, and answers callers once those steps are durable. Only this
 //! module reads the clock for the kernel. How faces hear that a lease is taken back: `revocation.rs`. Not here: HTTP, scraping, configuration files, the log's own format.
 
+mod about;
 mod admin;
 mod clock;
 mod comeback;
@@ -22,12 +23,14 @@ mod pool;
 mod release;
 mod revocation;
 mod service;
+mod tickets;
 mod turn;
 
+pub use about::{About, News, Queued, Running, Seen};
 pub use admin::Obeyed;
 pub use clock::Clock;
 pub use decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
-pub use handle::{Answer, PoolHandle, PoolStatus};
+pub use handle::{Answer, PoolHandle, PoolStatus, RegimeNote, Watched};
 pub use ids::{ExternalId, IdError};
 pub use pending::Pending;
 pub use place::{LogOptions, Place};

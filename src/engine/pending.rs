@@ -1,12 +1,14 @@
 //! One arrival's wait for its decision: a future that is answered exactly once, and whose drop is a cancellation.
 
-use super::decision::{Decision, Unavailable};
+use super::about::{Queued, Told};
+use super::decision::{Decision, LeaseNotice, Unavailable};
 use super::inbox::{Inbox, Message};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use tokio::sync::oneshot;
 use weir_kernel::RequestId;
 
 /// Where the answer goes; shared by the waiting caller and the pool's thread.
@@ -14,7 +16,7 @@ pub(super) struct Slot {
     wait: Mutex<Wait>,
     /// 0 until the arrival has been stepped.
     id: AtomicU64,
-    /// It carries an idempotency key, so that its caller may come back for the answer.
+    /// Its caller may come back for the answer: it carries an idempotency key, and its lease needs no open stream.
     pub keyed: bool,
 }
 
@@ -60,23 +62,43 @@ impl Slot {
 }
 
 /// The duty to answer a slot: whoever drops it unanswered (a fault of ours unwinding) answers with that fault.
-pub(super) struct Promise(Arc<Slot>);
+pub(super) struct Promise {
+    slot: Arc<Slot>,
+    /// Only of a caller that stays on.
+    told: Option<Box<Told>>,
+}
 
 impl Promise {
+    /// A duty to nobody: its caller has been answered in another way, or in another run.
+    pub fn to_nobody() -> Self {
+        let slot = Slot { wait: Mutex::new(Wait::Taken), id: AtomicU64::new(0), keyed: true };
+        Promise { slot: Arc::new(slot), told: None }
+    }
+
     /// Keeps it.
     pub fn answer(self, decision: Decision) {
-        self.0.answer(decision);
+        self.slot.answer(decision);
     }
 
     /// The slot that waits.
     pub fn slot(&self) -> &Arc<Slot> {
-        &self.0
+        &self.slot
+    }
+
+    /// Where to tell once that the request waits, if that is wanted.
+    pub fn queued(&mut self) -> Option<oneshot::Sender<Box<Queued>>> {
+        self.told.as_mut()?.queued.take()
+    }
+
+    /// Where to tell once that the lease has ended, if that is wanted.
+    pub fn ended(&mut self) -> Option<oneshot::Sender<LeaseNotice>> {
+        self.told.as_mut()?.ended.take()
     }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.0.answer(Decision::Unavailable(Unavailable::Failed));
+        self.slot.answer(Decision::Unavailable(Unavailable::Failed));
     }
 }
 
@@ -93,9 +115,14 @@ pub struct Pending {
 
 impl Pending {
     /// A wait, and the duty to answer it.
-    pub(super) fn new(keyed: bool, inbox: Arc<Inbox>) -> (Self, Promise) {
+    pub(super) fn new(keyed: bool, inbox: Arc<Inbox>, told: Option<Box<Told>>) -> (Self, Promise) {
         let slot = Arc::new(Slot { wait: Mutex::new(Wait::Waiting(None)), id: AtomicU64::new(0), keyed });
-        (Pending { slot: Arc::clone(&slot), inbox }, Promise(slot))
+        (Pending { slot: Arc::clone(&slot), inbox }, Promise { slot, told })
+    }
+
+    /// Waits no longer, and leaves the request as it is: its caller will ask for it by its name.
+    pub fn leave(self) {
+        *self.slot.lock() = Wait::Taken;
     }
 
     /// Our own name of the request, once its arrival has been looked at (which may be before that is durable).

@@ -109,12 +109,12 @@ impl Pool {
         rebuild: Rebuild,
     ) -> Self {
         Pool {
+            waiters: Waiters::of(&state),
             state,
             decide,
             shared,
             port,
             journal,
-            waiters: Waiters::default(),
             building: Vec::new(),
             building_events: 0,
             answers: Vec::new(),
@@ -391,6 +391,7 @@ impl Pool {
             }
             if let Some(flight) = self.flights.pop_front() {
                 self.publish(|status| (status.durable, status.regime) = (last, flight.regime));
+                self.shared.note_regime(&flight.steps, flight.regime);
                 flight.answers.into_iter().for_each(Release::give);
                 // Nobody may be listening.
                 let _ = self.shared.steps.send(flight.steps);

@@ -1,14 +1,17 @@
 //! Who waits for what, and the answers that a step gives them. An answer is held until its step is durable.
 
+use super::about::{Queued, Running, Seen};
 use super::decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
+use super::inbox::SeenTo;
 use super::pending::{Promise, Slot};
 use super::revocation::{Listeners, Revocation, Revoking};
+use super::tickets::Tickets;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_kernel::{
     DEFAULT_FLOW, Dispatched, Event, Evicted, Face, Ignored, Input, KeyAnswer, Outcome, Reason, Rejected,
-    RequestId, State, Step,
+    RequestId, State, Step, Whereabouts,
 };
 
 /// One answer, not yet given.
@@ -19,6 +22,9 @@ pub(super) enum Release {
     Lease(oneshot::Sender<LeaseNotice>, LeaseNotice),
     Revoked(oneshot::Sender<Revocation>, Revocation),
     Revoking(oneshot::Sender<Revoking>, Revoking),
+    Queued(oneshot::Sender<Box<Queued>>, Box<Queued>),
+    Asked(oneshot::Sender<Decision>, Decision),
+    Seen(SeenTo, Box<(Seen, Option<String>)>),
     Reply(super::inbox::Reply),
 }
 
@@ -32,6 +38,9 @@ impl Release {
             Release::Lease(to, notice) => drop(to.send(notice)),
             Release::Revoked(to, revocation) => drop(to.send(revocation)),
             Release::Revoking(to, answer) => drop(to.send(answer)),
+            Release::Queued(to, queued) => drop(to.send(queued)),
+            Release::Asked(to, decision) => drop(to.send(decision)),
+            Release::Seen(to, seen) => drop(to.send(Ok(*seen))),
             Release::Reply(reply) => reply(),
         }
     }
@@ -42,8 +51,10 @@ impl Release {
             Release::Decision(promise, _) => promise.answer(Decision::Unavailable(why)),
             Release::Fate(to, _) => drop(to.send(Fate::Unavailable(why))),
             Release::Change(to, _) => drop(to.send(Err(why))),
+            Release::Asked(to, _) => drop(to.send(Decision::Unavailable(why))),
+            Release::Seen(to, _) => drop(to.send(Err(why))),
             // Dropping the sender tells the other side.
-            Release::Lease(..) | Release::Revoked(..) | Release::Reply(_) => {}
+            Release::Lease(..) | Release::Queued(..) | Release::Revoked(..) | Release::Reply(_) => {}
             Release::Revoking(to, _) => drop(to.send(Revoking::Unavailable(why))),
         }
     }
@@ -67,9 +78,24 @@ pub(super) struct Waiters {
     /// Leases that cannot outlive the process, for an orderly stop.
     tied: HashSet<RequestId>,
     pub listeners: Listeners,
+    tickets: Tickets,
 }
 
 impl Waiters {
+    /// Of a recovered state: tickets wait on, though nobody waits for them.
+    pub fn of(state: &State) -> Self {
+        let mut waiters = Waiters::default();
+        for id in state.queued_requests() {
+            let Some(view) = state.queued_request(id).filter(|view| view.face == Face::Ticket) else {
+                continue;
+            };
+            let (promise, flow) = (Promise::to_nobody(), view.flow.to_owned());
+            let waiter = Waiter { promise, more: Vec::new(), flow, priority: view.priority, face: view.face };
+            waiters.queued.insert(id, waiter);
+        }
+        waiters
+    }
+
     /// Leases whose streams would be cut if the process ended now.
     pub fn tied(&self) -> usize {
         self.tied.len()
@@ -79,12 +105,54 @@ impl Waiters {
     pub fn arrived(&mut self, step: &Step, face: Face, promise: Promise) {
         let id = RequestId(step.seq);
         promise.slot().name(id);
+        if let (Face::Ticket, Input::Arrived(arrival)) = (face, &step.input) {
+            self.tickets.arrived(id, arrival.caller_id.clone());
+        }
         let waiter = Waiter { promise, more: Vec::new(), flow: String::new(), priority: 0, face };
         self.queued.insert(id, waiter);
     }
 
     pub fn watch_lease(&mut self, request: RequestId, to: oneshot::Sender<LeaseNotice>) {
         self.leases.entry(request).or_default().push(to);
+    }
+
+    /// Somebody waits to hear what is decided about a queued request.
+    pub fn ask(&mut self, request: RequestId, to: oneshot::Sender<Decision>) {
+        self.tickets.ask(request, to);
+    }
+
+    /// What a request is, and what its caller calls it where that is known here.
+    pub fn seen(&mut self, state: &State, request: RequestId) -> (Seen, Option<String>) {
+        let label = self.tickets.label(request).cloned();
+        if let Some(queued) = Queued::of(state, request) {
+            return (Seen::Queued(Box::new(queued)), label);
+        }
+        let decision = self.tickets.decision(request);
+        let Some(lease) = state.lease(request) else {
+            return (
+                decision.map_or(Seen::Gone, |decision| Seen::Decided(Box::new(decision.clone()))),
+                label,
+            );
+        };
+        let admitted = match decision {
+            Some(Decision::Admitted(admitted)) => Some(admitted.clone()),
+            _ => None,
+        };
+        let endpoint = match lease.at {
+            Whereabouts::At(slot) => state.endpoint_name(slot).map(str::to_owned),
+            Whereabouts::Unknown | Whereabouts::Gone => None,
+        };
+        let running = Running {
+            at: state.now(),
+            since: lease.dispatched_at,
+            lapses_at: lease.lapses_at,
+            priority: lease.priority,
+            face: lease.face,
+            endpoint,
+            admitted,
+            unheard: lease.face == Face::Ticket && self.tickets.hear(request),
+        };
+        (Seen::Running(Box::new(running)), label)
     }
 
     /// This caller waits no longer. True if that leaves nobody for the request (or nobody waited for it any more).
@@ -115,6 +183,7 @@ impl Waiters {
                     if let Some(waiter) = self.queued.get_mut(&id) {
                         waiter.flow = state.flow_name(e.flow).unwrap_or_default().to_owned();
                         waiter.priority = e.priority;
+                        tell_queued(&mut waiter.promise, state, id, to);
                     }
                 }
                 Event::Rejected(e) => self.rejected(step, e, to),
@@ -160,6 +229,7 @@ impl Waiters {
             flow: flow.to_owned(),
             endpoint: None,
             regime: state.regime(),
+            face: waiter.face,
             shadow: true,
             repeated: named.is_some(),
         };
@@ -171,6 +241,9 @@ impl Waiters {
         let Some(waiter) = self.queued.remove(&id) else {
             return;
         };
+        if waiter.face == Face::Ticket {
+            self.tickets.dropped(id);
+        }
         let refused = Refused {
             id,
             seq: step.seq,
@@ -188,7 +261,7 @@ impl Waiters {
     }
 
     fn dispatched(&mut self, state: &State, step: &Step, e: &Dispatched, to: &mut Vec<Release>) {
-        let Some(waiter) = self.queued.remove(&e.request) else {
+        let Some(mut waiter) = self.queued.remove(&e.request) else {
             return;
         };
         if waiter.face.sees_end() && !waiter.face.survives_restart() {
@@ -202,10 +275,18 @@ impl Waiters {
             flow: waiter.flow.clone(),
             endpoint: e.endpoint.and_then(|slot| state.endpoint_name(slot)).map(str::to_owned),
             regime: state.regime(),
+            face: waiter.face,
             shadow: false,
             repeated: false,
         };
-        waiter.answer(&Decision::Admitted(admitted), to);
+        for promise in waiter.more.iter_mut().chain([&mut waiter.promise]) {
+            if let Some(ended) = promise.ended() {
+                self.leases.entry(e.request).or_default().push(ended);
+            }
+        }
+        let decision = Decision::Admitted(admitted);
+        self.tickets.decided(e.request, waiter.face, &decision, to);
+        waiter.answer(&decision, to);
     }
 
     fn evicted(&mut self, step: &Step, e: &Evicted, to: &mut Vec<Release>) {
@@ -226,20 +307,29 @@ impl Waiters {
             cause: e.cause,
             repeated: false,
         };
-        waiter.answer(&Decision::Refused(refused), to);
+        let decision = Decision::Refused(refused);
+        self.tickets.decided(e.request, waiter.face, &decision, to);
+        waiter.answer(&decision, to);
     }
 
     /// The arrival shares the fate of an earlier one: known already, or still to come.
     fn repeated(&mut self, state: &State, step: &Step, of: RequestId, to: &mut Vec<Release>) {
-        let Some(repeat) = self.queued.remove(&RequestId(step.seq)) else {
+        let Some(mut repeat) = self.queued.remove(&RequestId(step.seq)) else {
             return;
         };
+        if repeat.face == Face::Ticket {
+            self.tickets.dropped(RequestId(step.seq));
+        }
         repeat.promise.slot().name(of);
+        tell_queued(&mut repeat.promise, state, of, to);
         let Input::Arrived(arrival) = &step.input else {
             return;
         };
         if let Some((_, Some(answer))) = arrival.idempotency.and_then(|key| state.key_answer(&key)) {
             let decision = from_key(state, of, &answer, &arrival.fairness_id);
+            if let (Some(ended), true) = (repeat.promise.ended(), state.lease(of).is_some()) {
+                self.watch_lease(of, ended);
+            }
             to.push(Release::Decision(repeat.promise, decision));
         } else if let Some(first) = self.queued.get_mut(&of) {
             first.more.push(repeat.promise);
@@ -260,6 +350,16 @@ impl Waiters {
         }
         self.leases.clear();
         self.listeners.clear();
+        self.tickets.abort();
+    }
+}
+
+/// Whoever wants to know that its request waits is told, if it does.
+fn tell_queued(promise: &mut Promise, state: &State, request: RequestId, to: &mut Vec<Release>) {
+    if let Some(told) = promise.queued()
+        && let Some(queued) = Queued::of(state, request)
+    {
+        to.push(Release::Queued(told, Box::new(queued)));
     }
 }
 
@@ -286,10 +386,11 @@ fn from_key(state: &State, id: RequestId, answer: &KeyAnswer, fairness_id: &str)
             id,
             seq: answer.seq,
             waited: answer.waited,
-            priority: lease.map_or(0, |lease| lease.priority),
+            priority: lease.as_ref().map_or(0, |lease| lease.priority),
             flow: if fairness_id.is_empty() { DEFAULT_FLOW } else { fairness_id }.to_owned(),
             endpoint: answer.endpoint.and_then(|slot| state.endpoint_name(slot)).map(str::to_owned),
             regime: state.regime(),
+            face: lease.map_or(Face::Held, |lease| lease.face),
             shadow: false,
             repeated: true,
         });

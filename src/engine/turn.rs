@@ -1,7 +1,8 @@
 //! What each message becomes: which input, and who hears of it.
 
+use super::about::{NewsTo, Seen};
 use super::decision::{Change, Decision, Fate, Unavailable};
-use super::inbox::Message;
+use super::inbox::{Message, SeenTo};
 use super::pending::{Promise, Slot};
 use super::pool::Pool;
 use super::release::{Release, fate};
@@ -10,7 +11,8 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_kernel::{
-    Arrival, Cancelled, Cause, Ended, Event, Ignored, Input, ObjectivesChange, Policy, PolicyChange,
+    Arrival, Cancelled, Cause, Ended, Event, Face, Ignored, Input, ObjectivesChange, Policy, PolicyChange,
+    RequestId,
 };
 
 impl Pool {
@@ -84,6 +86,7 @@ impl Pool {
                 }
             }
             Message::Order(order, to) => self.ordered(order, to),
+            Message::About(request, to, news) => self.about(request, to, news),
             Message::Stop { drain_until } => {
                 if self.begin_drain(Some(drain_until)) {
                     self.decide(Input::Stopping { drain_until });
@@ -108,6 +111,20 @@ impl Pool {
             return Input::Cancelled(Cancelled { request: ended.request, cause: Cause::EndedInPool });
         }
         Input::Ended(ended)
+    }
+
+    fn about(&mut self, request: RequestId, to: SeenTo, news: Option<Box<NewsTo>>) {
+        if self.state.queued_request(request).is_some_and(|queued| queued.face == Face::Ticket) {
+            // Its holder lives. Looked at afterwards: this very step may decide it.
+            self.decide(Input::Renewed { request });
+        }
+        let seen = self.waiters.seen(&self.state, request);
+        match (&seen.0, news) {
+            (Seen::Queued(_), Some(news)) => self.waiters.ask(request, news.decided),
+            (Seen::Running(_), Some(news)) => self.waiters.watch_lease(request, news.ended),
+            (..) => {}
+        }
+        self.answers.push(Release::Seen(to, Box::new(seen)));
     }
 
     /// The caller is gone. Seen before its arrival was looked at, the arrival itself sees to it.

@@ -1,4 +1,6 @@
-//! `/v1/admissions`: the held admission, and what its holder may do with it afterwards.
+//! `/v1/admissions`: asking for admission, and what the holder of one may do with it afterwards.
+//!
+//! Not here: the other ways to be answered (`stream/`, `ticket.rs`), being asked (`inquiry.rs`).
 //!
 //! A caller that goes away while held is a cancellation: its connection ends, the wait is dropped, and the engine is
 //! told. One that goes away between the decision and the answer cannot be told from one that took its answer and
@@ -11,11 +13,14 @@ use super::ask_headers::Found;
 use super::auth::Actor;
 use super::body::{self, Bounds};
 use super::completion;
-use super::json::{Object, shown};
+use super::json::shown;
 use super::metrics::GatewayCounters;
+use super::outcome::{self, From};
 use super::problem::{Fault, Invalid};
 use super::segment::Segment;
 use super::state::{Gateway, PoolFace};
+use super::wish::Wish;
+use super::{stream, ticket};
 use crate::engine::{Admitted, Decision, ExternalId, Fate, Refused};
 use axum::body::Body;
 use axum::extract::State;
@@ -23,12 +28,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Request, StatusCode};
 use std::sync::Arc;
-use std::time::Duration;
-use weir_config::parse_duration;
-use weir_kernel::{Arrival, Cause, Ended, Face, Micros, Reason, RequestId};
-
-/// The longest that a look at an admission may wait.
-const WAIT_MAX: Micros = Micros::from_secs(60);
+use weir_kernel::{Arrival, Cause, Ended, Face, Reason, RequestId};
 
 /// A face's answer before it is HTTP.
 pub enum Decided {
@@ -41,7 +41,7 @@ pub enum Decided {
 /// `POST /v1/admissions`
 pub async fn admit(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    match held(&gateway, &parts, body).await {
+    match asked(&gateway, &parts, body).await {
         Ok(response) => response,
         Err(fault) => {
             count(&gateway, &fault);
@@ -50,7 +50,8 @@ pub async fn admit(State(gateway): State<Arc<Gateway>>, request: Request<Body>) 
     }
 }
 
-async fn held(gateway: &Gateway, parts: &Parts, body: Body) -> Result<Response, Fault> {
+async fn asked(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Response, Fault> {
+    let wish = Wish::of(&parts.headers);
     let body = body::read(parts, body, bounds(gateway)).await?;
     let mut ask = ask_body::read(&body)?;
     let found = Found::pick(header_pairs(parts))?;
@@ -60,10 +61,21 @@ async fn held(gateway: &Gateway, parts: &Parts, body: Body) -> Result<Response, 
     }
     let pool = gateway.pool(ask.pool.as_deref())?;
     let name = pool.handle.name();
+    let face = match wish {
+        Wish::Held => Face::Held,
+        Wish::Stream(_) => Face::Stream,
+        Wish::Ticket(_) => Face::Ticket,
+    };
     let actor = parts.extensions.get::<Actor>();
-    let terms = gateway.terms(pool, Face::Held, actor)?;
+    let terms = gateway.terms(pool, face, actor)?;
     let key = found.key(actor)?.map(|key| key.hashed(name, &body));
     let arrival = ask.into_arrival(terms, key);
+    match wish {
+        Wish::Held => {}
+        // Boxed, so that held calls do not carry the room that these need.
+        Wish::Stream(form) => return Box::pin(stream::open(gateway, pool, arrival, form)).await,
+        Wish::Ticket(wait) => return Box::pin(ticket::issue(pool, arrival, wait)).await,
+    }
     let caller_id = arrival.caller_id.clone();
     Ok(match decide(pool, arrival).await? {
         Decided::Admitted(admitted) => answer::admission(name, &caller_id, &admitted),
@@ -76,8 +88,15 @@ async fn held(gateway: &Gateway, parts: &Parts, body: Body) -> Result<Response, 
 /// # Errors
 /// Nothing could be decided.
 pub async fn decide(pool: &PoolFace, arrival: Arrival) -> Result<Decided, Fault> {
-    let pending = pool.handle.admit(arrival).map_err(answer::unavailable)?;
-    match pending.await {
+    decided(pool.handle.admit(arrival).map_err(answer::unavailable)?.await)
+}
+
+/// A decision as a face may answer it.
+///
+/// # Errors
+/// Nothing could be decided, or the key came with another body.
+pub fn decided(decision: Decision) -> Result<Decided, Fault> {
+    match decision {
         Decision::Admitted(admitted) => Ok(Decided::Admitted(admitted)),
         Decision::Refused(refused) if refused.reason == Reason::IdempotencyMismatch => {
             Err(Fault::KeyMismatch)
@@ -90,8 +109,30 @@ pub async fn decide(pool: &PoolFace, arrival: Arrival) -> Result<Decided, Fault>
 /// `DELETE /v1/admissions/{id}`: the caller gives it up, queued or running.
 pub async fn cancel(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) -> Result<Response, Fault> {
     let (pool, request) = find(&gateway, &id)?;
-    let fate = pool.handle.cancel(request, Cause::ClientDisconnect).await;
-    answer::fate(&id, "cancelled", fate)
+    match pool.handle.cancel(request, Cause::ClientDisconnect).await {
+        // It is gone, which is what was wanted.
+        Fate::Unknown => over(&gateway, pool, &id, request, |_| true).await,
+        fate => answer::fate(&id, "cancelled", fate),
+    }
+}
+
+/// What is said of a lease that has ended already: how it did, where that is as good as what was asked for, else that
+/// it is too late.
+async fn over(
+    gateway: &Gateway,
+    pool: &PoolFace,
+    id: &str,
+    request: RequestId,
+    as_good: impl FnOnce(&outcome::Record) -> bool,
+) -> Result<Response, Fault> {
+    let unknown = || Fault::NoAdmission(shown(id.as_bytes()));
+    let found = outcome::find(gateway, pool.handle.name(), request, From::Arrival, true).await?;
+    let record = found.ok_or_else(unknown)?;
+    if as_good(&record) {
+        return Ok(super::inquiry::over(pool.handle.name(), id, &record));
+    }
+    let (end, seq) = record.ending().ok_or_else(unknown)?;
+    Err(Fault::Over { id: shown(id.as_bytes()), end, seq })
 }
 
 /// `POST /v1/admissions/{id}/complete`
@@ -105,8 +146,11 @@ pub async fn complete(
         let body = body::read(&parts, body, bounds(&gateway)).await?;
         let (termination, usage) = completion::read(&body)?;
         let (pool, request) = find(&gateway, &id)?;
-        let fate = pool.handle.end(Ended { request, termination, usage }).await;
-        answer::fate(&id, "completed", fate)
+        match pool.handle.end(Ended { request, termination, usage }).await {
+            // Said twice is as good as said once; of a lease that ended otherwise the holder must hear.
+            Fate::Unknown => over(&gateway, pool, &id, request, outcome::Record::is_completed).await,
+            fate => answer::fate(&id, "completed", fate),
+        }
     };
     done.await.unwrap_or_else(|fault: Fault| {
         count(&gateway, &fault);
@@ -119,73 +163,16 @@ pub async fn renew(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) ->
     let (pool, request) = find(&gateway, &id)?;
     match pool.handle.renew(request).await {
         // A lease that has ended cannot be kept, and its holder must hear so.
-        Fate::AlreadyEnded => Err(Fault::NoAdmission(shown(id.as_bytes()))),
+        Fate::Unknown | Fate::AlreadyEnded => over(&gateway, pool, &id, request, |_| false).await,
         fate => answer::fate(&id, "renewed", fate),
     }
 }
 
-/// `GET /v1/admissions/{id}`, with `?wait=10s` held until its lease ends or the time is over.
-pub async fn show(
-    State(gateway): State<Arc<Gateway>>,
-    Segment(id): Segment,
-    request: Request<Body>,
-) -> Result<Response, Fault> {
-    let (pool, number) = find(&gateway, &id)?;
-    if let Some(span) = wait(request.uri().query())? {
-        let ended = pool.handle.watch_lease(number);
-        let ended = tokio::time::timeout(Duration::from_micros(span.0), ended).await;
-        if let Ok(Ok(notice)) = ended {
-            let body = Object::new()
-                .text("id", &id)
-                .text("state", "ended")
-                .text("end", notice.end.word())
-                .plain("sequence", notice.seq)
-                .plain("ranMs", notice.ran.as_millis())
-                .finish();
-            return Ok(answer::json(StatusCode::OK, body));
-        }
-    }
-    let seen = pool.handle.query(move |state| look(state, number)).await.map_err(answer::unavailable)?;
-    let (state, priority, since, until) = seen.ok_or_else(|| Fault::NoAdmission(shown(id.as_bytes())))?;
-    let now = pool.handle.clock().now();
-    let body = Object::new()
-        .text("id", &id)
-        .text("pool", pool.handle.name())
-        .text("state", state)
-        .plain("priority", priority)
-        .plain("forMs", now.since(since).as_millis())
-        .plain_opt("leftMs", until.map(|until| until.since(now).as_millis()))
-        .finish();
-    Ok(answer::json(StatusCode::OK, body))
-}
-
-/// State, priority, since when, and until when if nothing changes.
-fn look(
-    state: &weir_kernel::State,
-    request: RequestId,
-) -> Option<(&'static str, i32, Micros, Option<Micros>)> {
-    if let Some(queued) = state.queued_request(request) {
-        return Some(("queued", queued.priority, queued.enqueued_at, queued.due));
-    }
-    let lease = state.lease(request)?;
-    Some(("running", lease.priority, lease.dispatched_at, lease.lapses_at))
-}
-
-fn wait(query: Option<&str>) -> Result<Option<Micros>, Invalid> {
-    let mut wait = None;
-    for (name, value) in super::query::pairs(query)? {
-        if name != "wait" {
-            return Err(Invalid::new("query", name.as_bytes(), "wait"));
-        }
-        wait = match parse_duration(&value) {
-            Ok(span) if span <= WAIT_MAX => Some(span),
-            _ => return Err(Invalid::new("wait", value.as_bytes(), "a Go duration from 0s to 60s")),
-        };
-    }
-    Ok(wait)
-}
-
-fn find<'g>(gateway: &'g Gateway, id: &str) -> Result<(&'g PoolFace, RequestId), Fault> {
+/// The request that an id names.
+///
+/// # Errors
+/// No id, or of no pool.
+pub fn find<'g>(gateway: &'g Gateway, id: &str) -> Result<(&'g PoolFace, RequestId), Fault> {
     let parsed: ExternalId =
         id.parse().map_err(|_| Invalid::new("id", id, "<pool>-<number>, as an admission names it"))?;
     let pool = gateway.pool(Some(&parsed.pool)).map_err(|_| Fault::NoAdmission(shown(id.as_bytes())))?;

@@ -10,7 +10,7 @@ use crate::engine::{Admitted, Fate, Refused, Revocation, Unavailable};
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use weir_kernel::{Reason, RequestId};
 
 /// Our word for a refusal.
@@ -38,7 +38,7 @@ pub const fn fault_status(fault: &Fault) -> (StatusCode, &'static str, &'static 
         Fault::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
         Fault::Forbidden { .. } | Fault::PoolForbidden { .. } => StatusCode::FORBIDDEN,
         Fault::Gone(_) => StatusCode::GONE,
-        Fault::Conflict(_) => StatusCode::CONFLICT,
+        Fault::Conflict(_) | Fault::Over { .. } => StatusCode::CONFLICT,
         Fault::KeyMismatch => return reason_status(Reason::IdempotencyMismatch),
         Fault::GatewayFull { .. } => return reason_status(Reason::Saturated),
         Fault::LogUnavailable => return reason_status(Reason::LogUnavailable),
@@ -74,8 +74,7 @@ pub fn unavailable(why: Unavailable) -> Fault {
 /// A fault as `application/problem+json`.
 pub fn fault(fault: &Fault, request_id: Option<&str>) -> Response {
     let (status, reason, llm_d) = fault_status(fault);
-    let title = status.canonical_reason().unwrap_or("Error");
-    let body = problem::body(fault, status.as_u16(), title, reason, request_id);
+    let body = fault_members(Object::new(), fault, request_id).finish();
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -104,8 +103,13 @@ pub fn fault(fault: &Fault, request_id: Option<&str>) -> Response {
 
 /// The body of a refusal that was decided.
 pub fn refusal_body(pool: &str, caller_id: &str, refused: &Refused) -> Vec<u8> {
+    refusal_members(Object::new(), pool, caller_id, refused).finish()
+}
+
+/// The members of that body.
+pub fn refusal_members(object: Object, pool: &str, caller_id: &str, refused: &Refused) -> Object {
     let (status, reason, _) = reason_status(refused.reason);
-    Object::new()
+    object
         .text("type", "about:blank")
         .text("title", status.canonical_reason().unwrap_or("Error"))
         .plain("status", status.as_u16())
@@ -124,7 +128,6 @@ pub fn refusal_body(pool: &str, caller_id: &str, refused: &Refused) -> Vec<u8> {
         .plain_opt("held", refused.limit.map(|limit| limit.held))
         .plain_opt("limitValue", refused.limit.map(|limit| limit.limit))
         .plain_opt("retryAfterSeconds", refused.retry_after)
-        .finish()
 }
 
 /// The body for the caller of a request that was taken back while it ran.
@@ -146,37 +149,53 @@ pub fn revoked_body(pool: &str, caller_id: &str, request: RequestId, revocation:
 
 /// A refusal that was decided.
 pub fn refusal(pool: &str, caller_id: &str, refused: &Refused) -> Response {
-    let (status, reason, llm_d) = reason_status(refused.reason);
+    let (status, ..) = reason_status(refused.reason);
     let mut response = Response::new(Body::from(refusal_body(pool, caller_id, refused)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PROBLEM);
-    headers.insert(HeaderName::from_static(DROPPED), HeaderValue::from_static(reason));
-    headers.insert(HeaderName::from_static(LLM_D_DROPPED), HeaderValue::from_static(llm_d));
+    name_reason(headers, refused.reason);
     if let Some(seconds) = refused.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(u16::from(seconds)));
     }
     response
 }
 
+/// The members of a fault's body.
+pub fn fault_members(object: Object, fault: &Fault, request_id: Option<&str>) -> Object {
+    let (status, reason, _) = fault_status(fault);
+    let title = status.canonical_reason().unwrap_or("Error");
+    problem::members(object, fault, status.as_u16(), title, reason, request_id)
+}
+
+/// The headers that name why a request was refused.
+pub fn name_reason(headers: &mut HeaderMap, reason: Reason) {
+    let (_, reason, llm_d) = reason_status(reason);
+    headers.insert(HeaderName::from_static(DROPPED), HeaderValue::from_static(reason));
+    headers.insert(HeaderName::from_static(LLM_D_DROPPED), HeaderValue::from_static(llm_d));
+}
+
 /// An admission.
 pub fn admission(pool: &str, caller_id: &str, admitted: &Admitted) -> Response {
-    let outcome = if admitted.shadow { "Observed" } else { weir_kernel::Outcome::Dispatched.word() };
-    let body = Object::new()
-        .object("admission", |object| {
-            object
-                .text("id", &format!("{pool}-{}", admitted.id))
-                .text("requestId", caller_id)
-                .text("pool", pool)
-                .text("outcome", outcome)
-                .plain("sequence", admitted.seq)
-                .plain("queuedMs", admitted.waited.as_millis())
-                .plain("priority", admitted.priority)
-                .text("flow", &admitted.flow)
-                .text_opt("endpoint", admitted.endpoint.as_deref())
-        })
-        .finish();
+    let body = admission_member(Object::new(), pool, caller_id, admitted).finish();
     json(StatusCode::OK, body)
+}
+
+/// The member that holds an admission: the same in every face's answer.
+pub fn admission_member(object: Object, pool: &str, caller_id: &str, admitted: &Admitted) -> Object {
+    let outcome = if admitted.shadow { "Observed" } else { weir_kernel::Outcome::Dispatched.word() };
+    object.object("admission", |object| {
+        object
+            .text("id", &format!("{pool}-{}", admitted.id))
+            .text("requestId", caller_id)
+            .text("pool", pool)
+            .text("outcome", outcome)
+            .plain("sequence", admitted.seq)
+            .plain("queuedMs", admitted.waited.as_millis())
+            .plain("priority", admitted.priority)
+            .text("flow", &admitted.flow)
+            .text_opt("endpoint", admitted.endpoint.as_deref())
+    })
 }
 
 /// What became of a cancellation, a completion or a renewal of `id`.
@@ -274,6 +293,7 @@ mod tests {
             (Fault::NoAdmission(text()), 404),
             (Fault::Gone(text()), 410),
             (Fault::Conflict(text()), 409),
+            (Fault::Over { id: text(), end: "Lost", seq: 9 }, 409),
             (Fault::KeyMismatch, 422),
             (Fault::GatewayFull { what: "connections", limit: 1 }, 429),
             (Fault::LogUnavailable, 503),

@@ -8,12 +8,20 @@ use weir_kernel::{Ended, RequestId, Termination, Usage};
 pub struct Lease {
     handle: PoolHandle,
     ended: Ended,
+    /// It is ours to end.
+    ours: bool,
 }
 
 impl Lease {
     /// Of a request that was admitted just now. Until something else is known, its caller is thought to have left.
     pub fn new(handle: PoolHandle, request: RequestId) -> Self {
-        Lease { handle, ended: Ended { request, termination: Termination::ClientDisconnect, usage: None } }
+        let ended = Ended { request, termination: Termination::ClientDisconnect, usage: None };
+        Lease { handle, ended, ours: true }
+    }
+
+    /// Leaves it: it has ended already, or somebody else holds it as well.
+    pub fn leave(mut self) {
+        self.ours = false;
     }
 
     /// The first byte of its response was seen.
@@ -30,6 +38,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.handle.end_unheard(self.ended.clone());
+        if self.ours {
+            self.handle.end_unheard(self.ended.clone());
+        }
     }
 }

@@ -6,8 +6,9 @@
 //! on that connection is left alone.
 
 use super::answer;
+use super::json::Object;
 use super::options::Options;
-use super::problem::{self, Fault};
+use super::problem::Fault;
 use axum::response::Response;
 use http::StatusCode;
 use hyper::body::Body as _;
@@ -107,7 +108,7 @@ impl<S> Worded<S> {
 fn written(fault: &Fault, status: StatusCode) -> Vec<u8> {
     let (_, reason, llm_d) = answer::fault_status(fault);
     let title = status.canonical_reason().unwrap_or("Error");
-    let body = problem::body(fault, status.as_u16(), title, reason, None);
+    let body = answer::fault_members(Object::new(), fault, None).finish();
     let mut bytes = format!(
         "HTTP/1.1 {} {title}\r\ncontent-type: application/problem+json\r\n{}: {reason}\r\n{}: {llm_d}\r\n\
          content-length: {}\r\nconnection: close\r\n\r\n",

@@ -19,6 +19,8 @@ pub struct Options {
     pub connections_max: usize,
     /// How long a caller may take nothing of its answer before its connection ends (default 30 s).
     pub write_stall_max: Duration,
+    /// How long a stream may be silent before it shows that it lives (default 15 s).
+    pub heartbeat: Duration,
     /// Readers of a log at once, followers included (default 16).
     pub log_readers_max: usize,
     /// How long queued requests are served once a stop has begun (default 30 s).
@@ -95,6 +97,7 @@ impl Default for Options {
             head_time_max: Duration::from_secs(10),
             connections_max: 16_384,
             write_stall_max: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(15),
             log_readers_max: 16,
             drain_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(5),

@@ -105,6 +105,16 @@ pub enum Fault {
     /// The pool is fed in another way.
     #[error("{0}")]
     Conflict(String),
+    /// What the holder of a lease says comes too late.
+    #[error("the lease has ended before, as {end}")]
+    Over {
+        /// The admission's id, cut and escaped.
+        id: String,
+        /// How the lease ended, or how the request left the queue.
+        end: &'static str,
+        /// The step that ended it.
+        seq: u64,
+    },
     /// The same key came with another body.
     #[error("this Idempotency-Key was used with another body")]
     KeyMismatch,
@@ -133,9 +143,21 @@ impl IntoResponse for Fault {
     }
 }
 
-/// The body of a fault: type, title, status, detail and the extension members.
+/// The body of a fault.
 pub fn body(fault: &Fault, status: u16, title: &str, reason: &str, request_id: Option<&str>) -> Vec<u8> {
-    let object = Object::new()
+    members(Object::new(), fault, status, title, reason, request_id).finish()
+}
+
+/// Its members: type, title, status, detail and the extension members.
+pub fn members(
+    object: Object,
+    fault: &Fault,
+    status: u16,
+    title: &str,
+    reason: &str,
+    request_id: Option<&str>,
+) -> Object {
+    let object = object
         .text("type", "about:blank")
         .text("title", title)
         .plain("status", status)
@@ -168,6 +190,8 @@ pub fn body(fault: &Fault, status: u16, title: &str, reason: &str, request_id: O
         | Fault::LogUnavailable
         | Fault::ShuttingDown
         | Fault::Internal(_) => object,
+        Fault::Over { id, end, seq } => {
+            object.text("field", "id").text("value", id).text("end", end).plain("sequence", seq)
+        }
     }
-    .finish()
 }

@@ -7,6 +7,7 @@ use super::admissions;
 use super::answer;
 use super::ext_proc;
 use super::health;
+use super::inquiry;
 use super::logs;
 use super::pools;
 use super::problem::Fault;
@@ -23,7 +24,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/admissions", only(post(admissions::admit), "POST"))
         .route(
             "/v1/admissions/{id}",
-            only(delete(admissions::cancel).get(admissions::show), "GET, HEAD, DELETE"),
+            only(delete(admissions::cancel).get(inquiry::show), "GET, HEAD, DELETE"),
         )
         .route("/v1/admissions/{id}/complete", only(post(admissions::complete), "POST"))
         .route("/v1/admissions/{id}/renew", only(post(admissions::renew), "POST"))

@@ -268,6 +268,7 @@ fn options(settings: &Effective) -> Options {
         write_stall_max: span(gateway.write_stall_timeout),
         log_readers_max: size(gateway.max_log_readers),
         drain_timeout: span(service.drain_timeout),
+        heartbeat: span(gateway.heartbeat_interval),
         close_timeout: span(gateway.close_timeout),
         models: service.metrics_models.clone(),
         metrics_compat_llm_d: service.metrics_compat_llm_d,

@@ -70,6 +70,7 @@ impl Watch {
     /// Drives the connection until it has ended, its caller has left a request of its own behind, or has taken
     /// nothing of its answer for `patience`.
     pub async fn attend<C: Future>(&self, mut connection: Pin<&mut C>, patience: Duration) {
+        bound(&self.0.inner().stream, patience);
         let (mut look, mut stall) = (None, None);
         poll_fn(|cx| {
             self.0.inner().reading = false;
@@ -125,6 +126,19 @@ impl Watch {
         }
         stall.as_mut().is_some_and(|(_, end)| end.as_mut().poll(cx).is_ready())
     }
+}
+
+/// A peer whose host is gone, or whose buffers are full, takes nothing for as long before its connection ends: what is
+/// small (a heartbeat) would fit into our own buffers for hours.
+fn bound(stream: &TcpStream, patience: Duration) {
+    #[cfg(target_os = "linux")]
+    {
+        let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX).max(1);
+        // Where it cannot be set, the end comes with our own buffers.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, patience);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (stream, patience);
 }
 
 /// Has the other side closed its sending side, or reset? What it sent before may be unread.

@@ -7,8 +7,10 @@ use super::history::History;
 use super::json::shown;
 use super::metrics::{BandGauge, GatewayCounters, Metrics, PoolGauges};
 use super::options::Options;
+use super::outcome::SEARCHES_MAX;
 use super::problem::Fault;
 use super::proxy::Proxy;
+use super::stream::Streams;
 use super::tls::Tls;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
@@ -29,6 +31,8 @@ pub struct PoolFace {
     pub handle: PoolHandle,
     /// Its observer.
     pub observer: Observer,
+    /// What its event streams share.
+    pub streams: Arc<Streams>,
     trust_priority: AtomicBool,
     configured: AtomicBool,
     /// The name of its detector, as a metric label.
@@ -59,6 +63,7 @@ impl PoolFace {
         PoolFace {
             handle,
             observer,
+            streams: Arc::default(),
             trust_priority: AtomicBool::new(false),
             configured: AtomicBool::new(false),
             detector,
@@ -115,6 +120,8 @@ pub struct Gateway {
     pub upkeep: Upkeep,
     /// Places of readers of a log.
     pub log_readers: Arc<Semaphore>,
+    /// Places of searches of the log for one request.
+    pub searches: Semaphore,
     /// Who may do what.
     pub guard: Guard,
     /// What TLS is spoken with, if it is. Set before anything is served.
@@ -131,10 +138,22 @@ impl Gateway {
         let pools = pools.into_iter().map(|pool| (pool.handle.name().to_owned(), pool)).collect();
         let log_readers = Arc::new(Semaphore::new(options.log_readers_max));
         let guard = Guard::default();
-        let stopping = AtomicBool::new(false);
+        let (searches, stopping) = (Semaphore::new(SEARCHES_MAX), AtomicBool::new(false));
         let proxy = options.proxy.as_ref().map(|proxy| Proxy::new(proxy, &metrics));
         let (upkeep, tls) = (Upkeep::default(), OnceLock::new());
-        Gateway { pools, history, options, metrics, upkeep, log_readers, proxy, guard, tls, stopping }
+        Gateway {
+            pools,
+            history,
+            options,
+            metrics,
+            upkeep,
+            log_readers,
+            searches,
+            proxy,
+            guard,
+            tls,
+            stopping,
+        }
     }
 
     /// The terms on which this caller's request becomes an arrival at this pool.

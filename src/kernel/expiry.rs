@@ -97,8 +97,8 @@ fn budget_ended(turn: &mut Turn<'_>, id: RequestId) {
     turn.emit_decision(Event::Evicted(event));
 }
 
-/// Which of the three bounds of contract.md row 3 is due.
-fn spent(state: &State, id: RequestId) -> Option<SpentBudget> {
+/// Which of the three bounds of contract.md row 3 is due first.
+pub(crate) fn spent(state: &State, id: RequestId) -> Option<SpentBudget> {
     let queued = state.queued.get(&id)?;
     let budgets = state.classes.get(queued.class())?.budgets;
     let due = state.clocks.due(queued.marks, budgets)?;

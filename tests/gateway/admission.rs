@@ -23,15 +23,19 @@ async fn an_open_pool_admits_and_says_everything() {
     assert!(admission.get("endpoint").is_none(), "chosen only when asked");
 
     let shown = world.get(&format!("/v1/admissions/{id}")).await.json();
-    assert_eq!(shown["state"], "running");
+    assert_eq!(shown["state"], "admitted");
     assert_eq!(world.pool("default").await["leases"], 1);
     let usage = r#"{"usage":{"prompt":3,"completion":9}}"#;
     let done = world.call("POST", &format!("/v1/admissions/{id}/complete"), &[], usage).await;
     assert_eq!((done.status, done.json()["state"].clone()), (200, json!("completed")), "{}", done.text());
     assert_eq!(world.pool("default").await["leases"], 0);
     let again = world.call("POST", &format!("/v1/admissions/{id}/complete"), &[], "").await;
-    again.refused(404, "rejected-invalid");
-    assert_eq!(world.get(&format!("/v1/admissions/{id}")).await.status, 404);
+    let again = again.json();
+    assert_eq!((&again["state"], &again["end"]), (&json!("ended"), &json!("Completed")), "{again}");
+    assert_eq!(again["sequence"], done.json()["sequence"], "the end that counted");
+    let shown = world.get(&format!("/v1/admissions/{id}")).await.json();
+    assert_eq!((&shown["end"], &shown["admission"]), (&json!("Completed"), &admission));
+    world.get("/v1/admissions/default-999999").await.refused(404, "rejected-invalid");
     assert_eq!(world.events("default", "LeaseEnded").await.len(), 1);
 }
 
@@ -170,7 +174,12 @@ async fn a_lease_that_nobody_renews_is_lost() {
     assert_eq!((&seen["state"], &seen["end"]), (&json!("ended"), &json!("Lost")), "{seen}");
     assert_eq!(world.pool("default").await["leases"], 0);
     let late = world.call("POST", &format!("/v1/admissions/{id}/renew"), &[], "").await;
-    late.refused(404, "rejected-invalid");
+    let problem = late.refused(409, "rejected-invalid");
+    assert_eq!((&problem["end"], &problem["sequence"]), (&json!("Lost"), &seen["sequence"]));
+    let late = world.call("POST", &format!("/v1/admissions/{id}/complete"), &[], "").await;
+    late.refused(409, "rejected-invalid");
+    let late = world.call("DELETE", &format!("/v1/admissions/{id}"), &[], "").await;
+    assert_eq!((late.status, late.json()["end"].clone()), (200, json!("Lost")));
 }
 
 #[tokio::test]

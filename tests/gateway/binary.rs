@@ -278,7 +278,7 @@ async fn the_log_outlives_the_process() {
     }
     let addr: SocketAddr = std::fs::read_to_string(&port).unwrap().parse().unwrap();
     let shown = call(addr, "GET", &format!("/v1/admissions/{id}"), &[], b"").await;
-    assert_eq!(shown.json()["state"], "running", "{}", shown.text());
+    assert_eq!(shown.json()["state"], "admitted", "{}", shown.text());
     let done = call(addr, "POST", &format!("/v1/admissions/{id}/complete"), &[], b"").await;
     assert_eq!(done.status, 200, "{}", done.text());
     child.kill().unwrap();

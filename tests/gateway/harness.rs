@@ -235,7 +235,13 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(addr: SocketAddr) -> Connection {
-        Connection { stream: TcpStream::connect(addr).await.unwrap(), buffer: Vec::new() }
+        Connection::over(TcpStream::connect(addr).await.unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Connection {
+        // Head and body are written apart.
+        stream.set_nodelay(true).unwrap();
+        Connection { stream, buffer: Vec::new() }
     }
 
     pub async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
@@ -267,7 +273,8 @@ impl Connection {
         tokio::time::timeout(PATIENCE, self.read_reply()).await.expect("no answer in time")
     }
 
-    async fn read_reply(&mut self) -> Reply {
+    /// The status and the headers of an answer whose body is read afterwards.
+    pub async fn read_head(&mut self) -> (u16, Vec<(String, String)>) {
         let end = loop {
             match self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
                 Some(end) => break end,
@@ -281,6 +288,16 @@ impl Connection {
             .filter_map(|line| line.split_once(": "))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
             .collect();
+        (status, headers)
+    }
+
+    async fn read_reply(&mut self) -> Reply {
+        let (status, headers) = self.read_head().await;
+        self.read_body(status, headers).await
+    }
+
+    /// The rest of an answer.
+    pub async fn read_body(&mut self, status: u16, headers: Vec<(String, String)>) -> Reply {
         let length = headers.iter().find(|(name, _)| name == "content-length");
         let body = match length {
             Some((_, length)) => {

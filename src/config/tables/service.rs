@@ -215,6 +215,12 @@ static GATEWAY: Table = Table {
         ),
         Setting::open("tls", Kind::Section(&TLS), "no TLS", "TLS on both listeners."),
         Setting::new(
+            "heartbeatInterval",
+            Kind::Duration { min: Micros::from_millis(10) },
+            "15s",
+            "How long an event stream may be silent before a heartbeat shows that it lives.",
+        ),
+        Setting::new(
             "closeTimeout",
             Kind::Duration { min: Micros(1) },
             "5s",

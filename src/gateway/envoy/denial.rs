@@ -2,7 +2,8 @@
 
 use crate::engine::{Refused, Revocation};
 use crate::gateway::answer::{self, DROPPED, LLM_D_DROPPED};
-use crate::gateway::problem::{self, Fault};
+use crate::gateway::json::Object;
+use crate::gateway::problem::Fault;
 use http::StatusCode;
 use weir_kernel::RequestId;
 
@@ -37,8 +38,7 @@ impl Denial {
     /// Of a request that nothing could be decided about, or whose headers are not allowed.
     pub fn fault(fault: &Fault, caller_id: Option<&str>) -> Self {
         let (status, reason, llm_d) = answer::fault_status(fault);
-        let title = status.canonical_reason().unwrap_or("Error");
-        let body = problem::body(fault, status.as_u16(), title, reason, caller_id);
+        let body = answer::fault_members(Object::new(), fault, caller_id).finish();
         Denial { status, reason, llm_d, retry_after: None, body }
     }
 

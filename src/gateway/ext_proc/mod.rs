@@ -204,6 +204,7 @@ mod tests {
             flow: String::new(),
             endpoint: None,
             regime: Regime::HasEndpoints,
+            face: Face::Untracked,
             shadow: false,
             repeated: false,
         };

@@ -19,5 +19,6 @@ mod regimes;
 mod revocations;
 mod script;
 mod settings;
+mod standing;
 mod stop;
 mod words;
