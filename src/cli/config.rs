@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weir_config::{Effective, Mistakes};
+use weir_config::{Effective, Mistakes, ObjectivesFolder};
 use weir_log::output;
 
 /// Arguments of `weir config`.
@@ -69,7 +69,11 @@ fn check(file: Option<PathBuf>, strict: bool) -> ExitCode {
 }
 
 fn load(file: Option<PathBuf>) -> Result<Effective, Mistakes> {
-    weir_config::load(file.as_deref(), environment())
+    let mut effective = weir_config::load(file.as_deref(), environment())?;
+    if let Some(dir) = effective.settings.objectives_dir.clone() {
+        ObjectivesFolder::open(&dir).explain(&mut effective);
+    }
+    Ok(effective)
 }
 
 /// The variables of the process that are text.

@@ -10,6 +10,7 @@ pub mod demo;
 mod limits;
 pub mod load;
 pub mod log;
+mod objectives;
 pub mod serve;
 pub mod simpool;
 pub mod token;

@@ -5,6 +5,7 @@
 
 use super::config::environment;
 use super::limits;
+use super::objectives::Objectives;
 use super::watch::Watched;
 use crate::engine::Place;
 use crate::gateway::{Service, door_files};
@@ -143,6 +144,7 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     complain(&settings);
     let mut file = Watched::new(settings.file.clone());
     let mut door = Watched::new(door_files(&settings.settings));
+    let mut folder = Objectives::of(&mut settings);
     let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
     say_openness(&service, &args);
     output::say(in_force(&settings, &service))?;
@@ -167,7 +169,7 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
         };
         let (settings_changed, door_changed) = (file.changed(), door.changed());
         if asked || settings_changed {
-            reload(&service, &args, &mut settings).await;
+            reload(&service, &args, &mut settings, &mut folder).await;
             door = Watched::new(door_files(&settings.settings));
         } else if door_changed {
             match service.reload_access(&settings) {
@@ -179,6 +181,13 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
                     tracing::error!("tokens and certificates are not changed: {error}");
                     service.note_reload(Err(format!("tokens and certificates are not changed: {error}")));
                 }
+            }
+        }
+        if folder.look(&mut settings) {
+            match service.reload_objectives(&settings).await {
+                Ok(()) => tracing::info!("the objectives of the folder were read again"),
+                // Tried again with the next look.
+                Err(error) => folder.again(&format!("the objectives are not all changed: {error}")),
             }
         }
     }
@@ -230,8 +239,8 @@ fn say_openness(service: &Service, args: &Args) {
     }
 }
 
-async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
-    let new = match load(args) {
+async fn reload(service: &Service, args: &Args, settings: &mut Effective, folder: &mut Objectives) {
+    let mut new = match load(args) {
         Ok(new) => new,
         Err(mistakes) => {
             tracing::error!("the settings are not changed: {mistakes}");
@@ -239,6 +248,7 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective) {
             return;
         }
     };
+    folder.follow(&mut new);
     match service.reload(settings, &new).await {
         Ok(unchanged) => {
             complain(&new);

@@ -40,6 +40,8 @@ pub struct Settings {
     pub envoy: EnvoySettings,
     /// Priorities by objective name.
     pub objectives: BTreeMap<String, i32>,
+    /// A folder with more of them, as `InferenceObjective` objects.
+    pub objectives_dir: Option<PathBuf>,
     /// Also expose the metrics under their llm-d names.
     pub metrics_compat_llm_d: bool,
     /// Models that keep a metric label of their own whatever else comes.
@@ -183,6 +185,10 @@ pub struct PoolSettings {
     pub endpoints: Option<Vec<EndpointSettings>>,
     /// How their metrics are read.
     pub scrape: ScrapeSettings,
+    /// The InferencePool that it is, as `InferenceObjective` objects name it.
+    pub inference_pool: String,
+    /// Priorities by objective name: those of the service, and what a folder says of this pool.
+    pub objectives: BTreeMap<String, i32>,
     /// Is a raw numeric priority of the caller honoured?
     pub trust_request_priority: bool,
     /// Constants of llm-d's controller, without effect.

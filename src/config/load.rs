@@ -108,7 +108,9 @@ pub fn resolve(
     for (name, node) in sources {
         let top = (name == DEFAULT_POOL).then_some(&root);
         let source = Source { name, node, top, gates };
-        pools.insert(name.to_owned(), pool::read(&mut reading, &source, &base));
+        let mut pool = pool::read(&mut reading, &source, &base);
+        pool.objectives.clone_from(&settings.objectives);
+        pools.insert(name.to_owned(), pool);
     }
     let Reading { report, rows } = reading;
     if !report.mistakes.is_empty() {

@@ -58,6 +58,8 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
         policy,
         endpoints,
         scrape,
+        inference_pool: own.text(reading, "inferencePool").unwrap_or_else(|| source.name.to_owned()),
+        objectives: BTreeMap::new(),
         trust_request_priority,
         controller,
         detector_name: flow.detector_name,

@@ -21,6 +21,7 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
     let gateway = gateway(reading, weir);
     let envoy = envoy(reading, weir);
     let objectives = objectives(reading, weir);
+    let objectives_dir = weir.text(reading, "objectivesDir").map(PathBuf::from);
     let metrics = weir.section(reading, "metrics");
     let metrics_compat_llm_d = metrics.text(reading, "compat").as_deref() == Some("llm-d");
     let metrics_models = models(reading, &metrics);
@@ -40,6 +41,7 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
         gateway,
         envoy,
         objectives,
+        objectives_dir,
         metrics_compat_llm_d,
         metrics_models,
         drain_timeout,

@@ -92,9 +92,8 @@ impl Service {
             Some(addr) => Some(listen(addr).await?),
             None => None,
         };
-        let objectives = &settings.settings.objectives;
         let pools = settings.pools.iter().map(|(name, pool)| {
-            let options = PoolOptions { policy: pool.policy.clone(), objectives: objectives.clone() };
+            let options = PoolOptions { policy: pool.policy.clone(), objectives: pool.objectives.clone() };
             (name.clone(), options)
         });
         let pools = pools.collect();
@@ -152,11 +151,7 @@ impl Service {
             };
             let refused = |error| ServiceError::Pool { pool: name.clone(), error };
             handle.change_policy(pool.policy.clone()).await.map_err(refused)?;
-            let wanted = new.settings.objectives.clone();
-            let change = handle.query(move |state| objectives(state, &wanted)).await.map_err(refused)?;
-            if let Some(change) = change {
-                handle.change_objectives(change).await.map_err(refused)?;
-            }
+            change_objectives(handle, pool).await.map_err(refused)?;
             face.set_trust_priority(pool.trust_request_priority);
             let observing = observing(pool);
             face.set_configured(matches!(observing.feed, Feed::Configured(_)));
@@ -164,6 +159,19 @@ impl Service {
             face.observer.configure(observing).map_err(too_many)?;
         }
         Ok(unchangeable(old, new))
+    }
+
+    /// Puts the objectives of these settings in force, and nothing else.
+    ///
+    /// # Errors
+    /// A pool takes none now.
+    pub async fn reload_objectives(&self, settings: &Effective) -> Result<(), ServiceError> {
+        for (name, pool) in &settings.pools {
+            let Some(handle) = self.engine.pool(name) else { continue };
+            let refused = |error| ServiceError::Pool { pool: name.clone(), error };
+            change_objectives(handle, pool).await.map_err(refused)?;
+        }
+        Ok(())
     }
 
     /// Reads tokens, certificates and authorities again.
@@ -216,6 +224,15 @@ impl Service {
 async fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {
     let listening = TcpListener::bind(addr).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
     listening.map_err(|error| ServiceError::Listen { addr, error })
+}
+
+/// Makes a pool's table of objectives that of its settings.
+async fn change_objectives(handle: &PoolHandle, pool: &PoolSettings) -> Result<(), Unavailable> {
+    let wanted = pool.objectives.clone();
+    if let Some(change) = handle.query(move |state| objectives(state, &wanted)).await? {
+        handle.change_objectives(change).await?;
+    }
+    Ok(())
 }
 
 /// What has to change for the table to be `wanted`, if anything has.

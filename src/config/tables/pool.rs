@@ -21,6 +21,12 @@ pub static POOL: Table = Table {
             "defaults",
             "How the metrics of the endpoints are read.",
         ),
+        Setting::open(
+            "inferencePool",
+            Kind::Text,
+            "the name of the pool",
+            "The InferencePool that this is, as the `poolRef` of `InferenceObjective` objects names it.",
+        ),
         Setting::open("regime", Kind::Section(&REGIME), "defaults", "When the pool counts as blind."),
         Setting::new(
             "mode",

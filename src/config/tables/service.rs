@@ -24,6 +24,14 @@ pub static WEIR: Table = Table {
             "none",
             "Priorities by objective name. A name that is not here has priority 0.",
         ),
+        Setting::open(
+            "objectivesDir",
+            Kind::Path,
+            "none",
+            "A folder with more of them: `InferenceObjective` objects in `.yaml`, `.yml` or `.json` files, of either API group, looked at \
+             each second. An object concerns the pool that its `poolRef` names (`pools.<name>.inferencePool`). Where \
+             `objectives` has the same name, that one counts. A file with a mistake keeps what it said before.",
+        ),
         Setting::open("metrics", Kind::Section(&METRICS), "defaults", "What `/metrics` shows."),
         Setting::new(
             "drainTimeout",
