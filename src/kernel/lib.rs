@@ -57,6 +57,7 @@ pub use input::*;
 pub use outcome::*;
 pub use policy::*;
 pub use ratio::Ratio;
+pub use reclaim::{VictimKey, victim_key};
 pub use refusals::Foreseen;
 pub use restate::RestateError;
 pub use restated::*;

@@ -20,7 +20,12 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 /// The order of victims: lowest priority first, then most recently dispatched, then most recently arrived.
-pub(crate) type VictimKey = (i32, Reverse<Micros>, Reverse<RequestId>);
+pub type VictimKey = (i32, Reverse<Micros>, Reverse<RequestId>);
+
+/// A lease's place among victims, smallest first.
+pub const fn victim_key(priority: i32, dispatched_at: Micros, request: RequestId) -> VictimKey {
+    (priority, Reverse(dispatched_at), Reverse(request))
+}
 
 /// A decision whose victims can still turn out to be out of reach.
 #[derive(Clone, Debug)]
@@ -277,7 +282,7 @@ impl State {
     fn victim_key(&self, id: RequestId, lease: &Lease) -> Option<VictimKey> {
         let revoked = lease.revocation.as_ref().is_some_and(|r| r.end != Some(RevocationEnd::Undeliverable));
         let sheddable = lease.priority < 0 && !revoked && self.can_be_told(id, lease);
-        sheddable.then_some((lease.priority, Reverse(lease.dispatched_at), Reverse(id)))
+        sheddable.then_some(victim_key(lease.priority, lease.dispatched_at, id))
     }
 
     /// Brings the index of victims in line with a lease that changed.
@@ -289,7 +294,7 @@ impl State {
         match self.victim_key(id, lease) {
             Some(key) => self.reclamation.victims.insert(key),
             None => {
-                let key = (lease.priority, Reverse(lease.dispatched_at), Reverse(id));
+                let key = victim_key(lease.priority, lease.dispatched_at, id);
                 self.reclamation.victims.remove(&key)
             }
         };
@@ -330,7 +335,7 @@ pub(crate) fn apply_unreachable(state: &mut State, id: RequestId, until: Micros)
 /// The lease is gone (called while it is still in the table's place of its key).
 pub(crate) fn remove_lease(state: &mut State, id: RequestId, lease: &Lease) {
     if lease.priority < 0 {
-        state.reclamation.victims.remove(&(lease.priority, Reverse(lease.dispatched_at), Reverse(id)));
+        state.reclamation.victims.remove(&victim_key(lease.priority, lease.dispatched_at, id));
         state.reclamation.resting.remove(&id);
     }
 }

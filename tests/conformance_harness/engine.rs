@@ -6,8 +6,8 @@ use super::results::{Answer, Fate};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_kernel::{
     Arrival, Cancelled, Cause, Ended, EndpointChange, Event, FlowId, Input, KERNEL_BEHAVIOUR, LeaseEnd,
-    Micros, Observation, Outcome, Policy, PolicyChange, Pushed, Ratio, Reason, Rejected, RequestId, Role,
-    Slot, Started, State, Step, Termination, Usage, fold, service, step,
+    Micros, Observation, Outcome, Policy, PolicyChange, Pushed, Ratio, Reason, Rejected, RequestId,
+    RevocationEnd, Role, Slot, Started, State, Step, Termination, Usage, fold, service, step,
 };
 
 /// The instant that vectors call 0 ms: far enough from the epoch for times before it.
@@ -33,6 +33,10 @@ pub struct Notes {
     pub dispatched: Vec<RequestId>,
     pub waited_us: BTreeMap<RequestId, u64>,
     pub lease_ends: BTreeMap<RequestId, LeaseEnd>,
+    /// Revocations in order: when (us) and whose.
+    pub revoked: Vec<(i64, RequestId)>,
+    /// Confirmed ones, and how long each took (us).
+    pub confirmed: Vec<(RequestId, u64)>,
     pub flows: BTreeMap<FlowId, (String, i32)>,
     /// Fairness ids that least-attained-service fairness keeps an account of.
     pub programs: BTreeSet<String>,
@@ -78,6 +82,15 @@ impl Engine {
         // Nothing in the kernel rests on the digest; the service fills in SHA-256 of the canonical form.
         let digest = [0; 32];
         self.feed(now, Input::PolicyChanged(PolicyChange { policy: Box::new(policy), digest })).map(|_| ())
+    }
+
+    /// Puts the state back from a snapshot that was changed on the way.
+    pub fn restate(&mut self, change: impl FnOnce(&mut Vec<Event>)) -> Result<(), String> {
+        let mut events = self.state.restate();
+        change(&mut events);
+        let back = || State::from_restated(&events).map_err(|error| error.to_string());
+        (self.state, self.twin) = (back()?, back()?);
+        self.state.check().map_err(|violation| format!("a changed snapshot: {violation}"))
     }
 
     pub fn state(&self) -> &State {
@@ -164,6 +177,10 @@ impl Engine {
                 }
                 Event::LeaseEnded(ended) => {
                     self.notes.lease_ends.insert(ended.request, ended.end);
+                }
+                Event::RevocationIssued(issued) => self.notes.revoked.push((at_us, issued.request)),
+                Event::RevocationEnded(ended) if ended.end == RevocationEnd::Confirmed => {
+                    self.notes.confirmed.push((ended.request, ended.took.0));
                 }
                 _other => self.note_service(event),
             }

@@ -1,6 +1,7 @@
 //! Do the expectations of a vector hold?
 
 use super::results::{Answer, Fate, Outcomes, Results, View};
+use super::taken;
 use super::vector::{list, priority, text, whole};
 use serde_json::Value;
 use weir_kernel::{BandSettings, Ordering};
@@ -44,6 +45,15 @@ fn one(want: &Value, results: &Results) -> Result<(), String> {
             same(&want["equals"], live)
         }
         "program_stat" => program_stat(want, results),
+        "revoked" if want["of"].is_null() => {
+            let by = whole(want, "by_ms")?.saturating_mul(1_000);
+            let so_far = results.revoked.iter().filter(|(at_us, _)| *at_us <= by);
+            taken::revoked(want, &so_far.map(|(_, name)| name.clone()).collect::<Vec<_>>())
+        }
+        "terminations" => taken::terminations(want, results),
+        "observations" => taken::observations(want, results),
+        "inflight_response" => taken::response(want, results),
+        "compare_metrics" => taken::compare(want, results),
         "open_count" => open_count(want, results),
         _of_a_step => of_a_step(want, results.of(want)?),
     }
@@ -84,6 +94,9 @@ fn of_a_step(want: &Value, got: &Outcomes) -> Result<(), String> {
             same(&want["equals"], band_field(band, text(want, "field")?)?)
         }
         ("dump", Outcomes::Dump { text, programs, in_flight }) => dump(want, text, *programs, *in_flight),
+        ("revocations", Outcomes::Number(number)) => taken::bounded(want, "count", *number),
+        (kind, Outcomes::Taken(after)) => taken::after_a_step(kind, want, after),
+        ("metric", Outcomes::Metrics(metrics)) => taken::metric(want, metrics),
         (kind, got) => Err(format!("the step gave {got:?}, which has no {kind}")),
     }
 }
@@ -187,7 +200,11 @@ fn counter(want: &Value, results: &Results) -> Result<(), String> {
             };
             same(&want["equals"], count)
         }
-        other => Err(format!("there is no counter {other}")),
+        name => {
+            let key = want["outcome"].as_str().map_or(name.to_owned(), |outcome| format!("{name}/{outcome}"));
+            let count = results.counters.get(&key).ok_or(format!("there is no counter {key}"))?;
+            same(&want["equals"], *count)
+        }
     }
 }
 
@@ -219,7 +236,7 @@ fn program_stat(want: &Value, results: &Results) -> Result<(), String> {
     }
 }
 
-fn value(want: &Value, got: f64) -> Result<(), String> {
+pub fn value(want: &Value, got: f64) -> Result<(), String> {
     let within = match want["equals"].as_f64() {
         Some(equals) => (got - equals).abs() <= want["tol"].as_f64().unwrap_or(0.0) + RESOLUTION,
         None => true,
@@ -317,15 +334,15 @@ fn band_field(band: &BandSettings, field: &str) -> Result<Value, String> {
     })
 }
 
-fn same(want: &Value, got: impl Into<Value>) -> Result<(), String> {
+pub fn same(want: &Value, got: impl Into<Value>) -> Result<(), String> {
     equal(want, &got.into())
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(want: &T, got: &T) -> Result<(), String> {
+pub fn equal<T: PartialEq + std::fmt::Debug>(want: &T, got: &T) -> Result<(), String> {
     if want == got { Ok(()) } else { Err(format!("found {got:?}")) }
 }
 
-fn texts(value: &Value) -> Vec<String> {
+pub fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(one) => vec![one.clone()],
         other => list(other).iter().filter_map(|one| one.as_str().map(str::to_owned)).collect(),

@@ -1,21 +1,24 @@
 //! Runs conformance vectors against the kernel and the configuration loader.
 //!
 //! What each file does: `vector` reads, `world`, `picks`, `programs`, `scenarios`, `pure` and `loader` run operations
-//! (`engine` is the kernel under a clock, `settings` and `pool` translate), `expect` judges. Not here: the areas of
-//! reclamation, which this release does not have.
+//! (`engine` is the kernel under a clock, `settings` and `pool` translate), `expect` judges. `reclaim` takes leases back,
+//! `plant` closes the loop around it.
 
 mod engine;
 mod expect;
 mod headers;
 mod loader;
 mod picks;
+mod plant;
 mod pool;
 mod programs;
 mod pure;
+mod reclaim;
 mod results;
 mod run;
 mod scenarios;
 mod settings;
+mod taken;
 mod vector;
 mod world;
 
@@ -44,13 +47,6 @@ pub fn verdicts(folder: &Path, filter: &str) -> Result<Vec<(String, Verdict)>, S
 
 /// Why a vector is not run, if it is not.
 fn skipped(vector: &Vector) -> Option<&'static str> {
-    let area = vector.area.as_str();
-    if area.starts_with("reclamation_") || area == "victim_selection" || area == "closed_loop" {
-        return Some("reclamation is not in this release");
-    }
-    if vector.id.starts_with("outcomes_http.inflight-") {
-        return Some("revocation of running requests is not in this release");
-    }
     if !vector.config["fault"].is_null() {
         return Some("faults cannot be injected into the kernel's policies");
     }

@@ -11,8 +11,8 @@ use super::{programs, pure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_kernel::{
-    Arrival, BandSettings, Cause, ConcurrencyMode, Detector, Fairness, Micros, Policy, ProgramAware, Pushed,
-    Ratio, RequestId, service,
+    Arrival, BandSettings, Cause, ConcurrencyMode, Detector, Fairness, Micros, Ordering, Policy,
+    ProgramAware, Pushed, Ratio, RequestId, service,
 };
 
 /// The operations that this module knows.
@@ -39,7 +39,9 @@ impl Picks {
             // Records go at a sweep in the vectors, and these have none.
             params.state_ttl = Micros::ZERO;
         }
-        let ordering = settings::ordering(&config["ordering"])?;
+        // The order of victims is no order of a queue.
+        let victims = config["ordering"]["type"] == "victim";
+        let ordering = if victims { Ordering::Fcfs } else { settings::ordering(&config["ordering"])? };
         let band = BandSettings { ordering, fairness, ..BandSettings::default() };
         Ok(Picks { band, services: Vec::new(), turns: None })
     }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use weir_kernel::saturation::{EndpointLoad, Gauge, estimate_tokens, filter, term};
 use weir_kernel::{
-    Arrival, Detector, Fine, Micros, Ordering, Ratio, UsageLimit, ceilings, ordering, service,
+    Arrival, Detector, Fine, Micros, Ordering, Ratio, RequestId, UsageLimit, ceilings, ordering, service,
+    victim_key,
 };
 
 /// The operations that this module knows.
@@ -78,6 +79,14 @@ impl Policies {
 
     /// Something goes before nothing; equal keys go by arrival, which in a vector is the enqueue time.
     fn compare(&self, a: &Value, b: &Value) -> Result<bool, String> {
+        if self.ordering["type"] == "victim" {
+            let place = |victim: &Value| {
+                let priority = super::vector::priority(victim, "priority")?;
+                let dispatched_at = at(whole(victim, "dispatch_ms")?);
+                Ok::<_, String>(victim_key(priority, dispatched_at, RequestId(0)))
+            };
+            return Ok(place(a)? < place(b)?);
+        }
         let policy = settings::ordering(&self.ordering)?;
         if a.is_null() || b.is_null() {
             return Ok(!a.is_null());

@@ -19,6 +19,20 @@ pub enum Outcomes {
     Http(Answer),
     Bands(BTreeMap<i32, BandSettings>),
     Dump { text: String, programs: u64, in_flight: u64 },
+    Taken(Taken),
+    Metrics(BTreeMap<&'static str, f64>),
+}
+
+/// What an operation on leases took back, and how things stood right after it.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub revoked: Vec<String>,
+    pub in_flight: u64,
+    pub evictable: u64,
+    pub gate_open: bool,
+    pub pending: f64,
+    /// The best victim and its priority.
+    pub best: Option<(String, i32)>,
 }
 
 /// What a caller hears.
@@ -82,6 +96,14 @@ pub struct Results {
     pub occupancy: BTreeMap<i32, (u64, u64)>,
     pub dropped: BTreeMap<&'static str, u64>,
     pub stats: BTreeMap<String, ProgramStat>,
+    /// Revocations that were told, in order: when (us) and whose.
+    pub revoked: Vec<(i64, String)>,
+    /// Terminations of revoked requests.
+    pub terminations: BTreeMap<String, u64>,
+    /// From order to confirmation, in order.
+    pub confirmation_ms: Vec<f64>,
+    /// Counters by name and outcome.
+    pub counters: BTreeMap<String, u64>,
 }
 
 impl Results {

@@ -5,7 +5,7 @@ use super::pure::{self, Policies};
 use super::results::{Results, View};
 use super::vector::{Step, Vector};
 use super::world::{self, World};
-use super::{expect, loader, programs, scenarios};
+use super::{expect, loader, plant, programs, reclaim, scenarios};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -23,7 +23,8 @@ pub fn run(vector: &Vector, listed: &[Value]) -> Result<Results, String> {
     }
     let mut parts =
         Parts { world: None, policies: Policies::new(&vector.config)?, picks: Picks::new(&vector.config)? };
-    if steps.iter().any(|step| world::OPS.contains(&step.op.as_str())) {
+    let pooled = |op: &str| world::OPS.contains(&op) || reclaim::OPS.contains(&op);
+    if steps.iter().any(|step| pooled(&step.op)) {
         parts.world = Some(World::new(&vector.config, &steps)?);
     }
     let mut probes = probes.into_iter().peekable();
@@ -54,7 +55,9 @@ struct Parts {
 impl Parts {
     fn run(&mut self, step: &Step, results: &mut Results) -> Result<(), String> {
         let op = step.op.as_str();
-        if let Some(world) = self.world.as_mut().filter(|_| world::OPS.contains(&op)) {
+        if let Some(world) =
+            self.world.as_mut().filter(|_| world::OPS.contains(&op) || reclaim::OPS.contains(&op))
+        {
             world.run(step, results)
         } else if pure::OPS.contains(&op) {
             self.policies.run(step, results)
@@ -62,6 +65,10 @@ impl Parts {
             self.picks.run(step, results)
         } else if scenarios::OPS.contains(&op) {
             scenarios::run(step, results)
+        } else if reclaim::PURE.contains(&op) {
+            reclaim::pure(step, results)
+        } else if plant::OPS.contains(&op) {
+            plant::run(step, results)
         } else if op == "config" {
             loader::run(step, results)
         } else {

@@ -6,7 +6,7 @@
 use super::vector::{list, priority};
 use serde_json::{Map, Value, json};
 use weir_config::{Node, Plugin, parse_plugin};
-use weir_kernel::{Detector, Fairness, Ordering, OutputEstimate, Policy, Ratio, UsageLimit};
+use weir_kernel::{Detector, Fairness, Micros, Ordering, OutputEstimate, Policy, Ratio, UsageLimit};
 
 /// The settings of a pool as a vector's configuration describes them; scripted saturation is a pushed figure.
 pub fn policy(config: &Value) -> Result<Policy, String> {
@@ -52,6 +52,15 @@ pub fn policy(config: &Value) -> Result<Policy, String> {
     let mut policy = pools.get("default").ok_or("there is no pool")?.policy.clone();
     policy.usage_limit = usage_limit(&config["usage_limit"])?;
     policy.detector = detector(&config["saturation"])?;
+    let ms = |name: &str| controller[name].as_u64().map(Micros::from_millis);
+    let eviction = &mut policy.eviction;
+    eviction.enabled = controller["enable_eviction"].as_bool().unwrap_or(false);
+    let most = controller["max_revocations_per_decision"].as_u64();
+    eviction.max_revocations =
+        most.and_then(|most| u32::try_from(most).ok()).unwrap_or(eviction.max_revocations);
+    eviction.confirmation_grace = ms("eviction_confirmation_grace_ms").unwrap_or(eviction.confirmation_grace);
+    eviction.confirmation_timeout =
+        ms("eviction_confirmation_timeout_ms").unwrap_or(eviction.confirmation_timeout);
     Ok(policy)
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 /// One vector, its parts kept as they stand in the file.
 pub struct Vector {
     pub id: String,
-    pub area: String,
     pub config: Value,
     /// What happens, by time; pool entries before steps at equal times (README of the vectors, section 3).
     pub steps: Vec<Step>,
@@ -56,15 +55,11 @@ pub fn read(folder: &Path) -> Result<(Vec<Vector>, BTreeMap<String, Deviation>),
 fn read_vectors(file: &Value) -> Result<Vec<Vector>, String> {
     // A JSON file without vectors is not ours to judge.
     let Some(vectors) = file["vectors"].as_array() else { return Ok(Vec::new()) };
-    vectors.iter().map(|vector| read_vector(file, vector)).collect()
+    vectors.iter().map(read_vector).collect()
 }
 
-fn read_vector(file: &Value, vector: &Value) -> Result<Vector, String> {
+fn read_vector(vector: &Value) -> Result<Vector, String> {
     let id = vector["id"].as_str().ok_or("a vector without an id")?.to_owned();
-    let area = match file["area"].as_str() {
-        Some(area) => area.to_owned(),
-        None => id.split('.').next().unwrap_or_default().to_owned(),
-    };
     let mut steps = Vec::new();
     for entry in list(&vector["pool_timeline"]) {
         steps.push(Step {
@@ -81,7 +76,7 @@ fn read_vector(file: &Value, vector: &Value) -> Result<Vector, String> {
     }
     // Stable: pool entries stay before steps, and both in file order.
     steps.sort_by_key(|step| step.at_ms);
-    Ok(Vector { id, area, config: vector["config"].clone(), steps, expect: list(&vector["expect"]).to_vec() })
+    Ok(Vector { id, config: vector["config"].clone(), steps, expect: list(&vector["expect"]).to_vec() })
 }
 
 fn at_ms(entry: &Value, id: &str) -> Result<i64, String> {

@@ -5,6 +5,7 @@
 //! that stay queued, which is what holds a flow in Weir.
 
 use super::engine::{Engine, at, vector_us};
+use super::reclaim::{self, Tracked};
 use super::results::{Answer, Outcomes, Results, View};
 use super::vector::{Step, list, priority, text, whole};
 use super::{headers, pool, settings};
@@ -32,9 +33,9 @@ pub const OPS: [&str; 12] = [
 
 pub struct World {
     policy: Policy,
-    engine: Engine,
+    pub(super) engine: Engine,
     /// Requests by the vector's id, and back.
-    ids: BTreeMap<String, RequestId>,
+    pub(super) ids: BTreeMap<String, RequestId>,
     names: BTreeMap<RequestId, String>,
     leased: BTreeMap<(String, i32), VecDeque<RequestId>>,
     desired: BTreeSet<i32>,
@@ -44,6 +45,7 @@ pub struct World {
     stale_at: Vec<(Micros, Slot)>,
     /// Pool entries count only where something is admitted: a lease is a queued request, and stays one.
     sees_pool: bool,
+    pub(super) tracked: Tracked,
 }
 
 impl World {
@@ -66,6 +68,7 @@ impl World {
             pool: None,
             stale_at: Vec::new(),
             sees_pool: has("admit") || !has("lease"),
+            tracked: Tracked::new(config["eviction"]["filter"] == "accept-all"),
         })
     }
 
@@ -129,6 +132,7 @@ impl World {
                 Some(Outcomes::Number(flows as f64))
             }
             "legacy_admit" => Some(Outcomes::Http(self.legacy(now, fields)?)),
+            op if reclaim::OPS.contains(&op) => Some(self.reclaim(step)?),
             other => return Err(format!("operation {other} is not of a pool")),
         };
         if let (Some(name), Some(result)) = (&step.name, result) {
@@ -259,6 +263,7 @@ impl World {
 
     /// Hands over what became of every request.
     pub fn finish(self, results: &mut Results) {
+        self.finish_reclaim(results);
         results.last = self.look_around();
         for band in self.engine.state().bands() {
             results.occupancy.insert(band.priority, (band.requests, band.bytes));
