@@ -97,3 +97,27 @@ async fn a_view_that_is_lost_is_told_again() {
     world.admit(json!({})).await.admitted();
     world.close().await;
 }
+
+/// A pool that goes on failing stays down and says so; the process and the other pool go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_goes_on_failing_stays_down_alone() {
+    let setups = BTreeMap::from([("a", pushed(|_| ())), ("b", pushed(|_| ()))]);
+    let place = Place::Memory(weir_log::memory::MemoryDisk::new());
+    let world = World::deciding(setups, Options::default(), place, faulty).await;
+    world.pool_is("a", 1, 1.5).await;
+    world.pool_is("b", 1, 0.0).await;
+    let held = world.admitting(json!({"pool": "a"}));
+    world.queued("a", 1).await;
+    for n in 0..5 {
+        let bad = json!({"pool": "a", "bytes": 666, "requestId": format!("r{n}"), "promptTokens": n});
+        world.admit(bad).await.refused(500, "rejected-internal");
+    }
+    held.await.unwrap().refused(500, "rejected-internal");
+    world.admit(json!({"pool": "a"})).await.refused(500, "rejected-internal");
+    let ready = world.get("/readyz").await;
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json()["reasons"], json!([{"pool": "a", "reason": "failed"}]));
+    assert!(world.get("/metrics").await.text().contains("weir_pool_faults_total{inference_pool=\"a\"} 5"));
+    world.admit(json!({"pool": "b"})).await.admitted();
+    assert_eq!(world.get("/healthz").await.status, 200);
+}
