@@ -1,6 +1,7 @@
 //! What one request's caller is told while it waits, and what can be asked of a request later.
 
 use super::decision::{Admitted, Decision, LeaseNotice};
+use super::revocation::Revocation;
 use tokio::sync::oneshot;
 use weir_kernel::{Face, Micros, Regime, RequestId, Standing, State};
 
@@ -68,6 +69,8 @@ pub struct Running {
     pub endpoint: Option<String>,
     /// A ticket's admission, unless the service has restarted since.
     pub admitted: Option<Admitted>,
+    /// It is being taken back.
+    pub revoked: Option<Revocation>,
     /// A ticket whose holder has not been told yet that it is admitted.
     pub unheard: bool,
 }

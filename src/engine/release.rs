@@ -4,7 +4,7 @@ use super::about::{Queued, Running, Seen};
 use super::decision::{Admitted, Change, Decision, Fate, LeaseNotice, Refused, Unavailable};
 use super::inbox::SeenTo;
 use super::pending::{Promise, Slot};
-use super::revocation::{Listeners, Revocation, Revoking};
+use super::revocation::{Listeners, Revocation, Revoking, outstanding};
 use super::tickets::Tickets;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -150,6 +150,7 @@ impl Waiters {
             face: lease.face,
             endpoint,
             admitted,
+            revoked: outstanding(state, &lease),
             unheard: lease.face == Face::Ticket && self.tickets.hear(request),
         };
         (Seen::Running(Box::new(running)), label)

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use weir_kernel::{
-    Event, Face, Reason, RequestId, RevocationEnd, RevocationIssued, RevocationOrder, State, Step,
+    Event, Face, LeaseView, Reason, RequestId, RevocationEnd, RevocationIssued, RevocationOrder, State, Step,
 };
 
 /// The order to end a lease, durable.
@@ -157,9 +157,7 @@ impl Listeners {
     ) -> Option<Release> {
         // A lease that is not there will not be revoked: dropping the sender says so.
         let lease = state.lease(request)?;
-        let open = lease.revocation.filter(|revocation| revocation.end.is_none() && !state.policy().observe);
-        if let Some(open) = open {
-            let revocation = Revocation { seq: state.seq(), number: open.number, order: open.order };
+        if let Some(revocation) = outstanding(state, &lease) {
             return Some(Release::Revoked(to, revocation));
         }
         let waiting = self.waiting.entry(request).or_default();
@@ -216,6 +214,12 @@ impl Listeners {
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
+}
+
+/// The revocation of a lease that its holder has to hear of and has not answered yet.
+pub(super) fn outstanding(state: &State, lease: &LeaseView) -> Option<Revocation> {
+    let open = lease.revocation.filter(|revocation| revocation.end.is_none() && !state.policy().observe)?;
+    Some(Revocation { seq: state.seq(), number: open.number, order: open.order })
 }
 
 /// What a step says became of the order that it was given.

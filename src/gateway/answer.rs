@@ -132,19 +132,29 @@ pub fn refusal_members(object: Object, pool: &str, caller_id: &str, refused: &Re
 
 /// The body for the caller of a request that was taken back while it ran.
 pub fn revoked_body(pool: &str, caller_id: &str, request: RequestId, revocation: &Revocation) -> Vec<u8> {
+    revoked_members(Object::new(), pool, Some(caller_id), request, revocation).finish()
+}
+
+/// The members of that body.
+pub fn revoked_members(
+    object: Object,
+    pool: &str,
+    caller_id: Option<&str>,
+    request: RequestId,
+    revocation: &Revocation,
+) -> Object {
     let (status, reason, _) = reason_status(revocation.reason());
-    Object::new()
+    object
         .text("type", "about:blank")
         .text("title", status.canonical_reason().unwrap_or("Error"))
         .plain("status", status.as_u16())
         .text("detail", detail(revocation.reason()))
         .text("reason", reason)
         .plain("sequence", revocation.seq)
-        .text("requestId", caller_id)
+        .text_opt("requestId", caller_id)
         .text("id", &format!("{pool}-{request}"))
         .text("pool", pool)
         .plain("revocation", revocation.number)
-        .finish()
 }
 
 /// A refusal that was decided.

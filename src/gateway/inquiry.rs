@@ -13,7 +13,7 @@ use super::segment::Segment;
 use super::standing;
 use super::state::{Gateway, PoolFace};
 use super::stream::end_members;
-use crate::engine::{About, Admitted, Decision, LeaseNotice, Queued, Refused, Running, Seen};
+use crate::engine::{About, Admitted, Decision, LeaseNotice, Queued, Refused, Revocation, Running, Seen};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -79,9 +79,9 @@ impl Inquiry<'_> {
                 Some(Decision::Unavailable(why)) => return Err(answer::unavailable(why)),
                 None => {}
             },
-            Seen::Running(running) if !running.unheard => {
-                if let Ok(Ok(notice)) = tokio::time::timeout(wait, news.ended).await {
-                    return Ok(ended(self.id, &notice));
+            Seen::Running(running) if !running.unheard && running.revoked.is_none() => {
+                if let Some(response) = self.while_running(running.face, news.ended, wait).await {
+                    return Ok(response);
                 }
             }
             seen => return self.tell(seen, caller_id).await,
@@ -121,6 +121,46 @@ impl Inquiry<'_> {
         }
     }
 
+    /// Waits for the end of a lease. While its holder waits it can be told that the lease is taken back, and only then
+    /// is it a lease that can be; that of a stream is told to the stream.
+    async fn while_running(
+        &self,
+        face: Face,
+        ended_from: oneshot::Receiver<LeaseNotice>,
+        wait: Duration,
+    ) -> Option<Response> {
+        let handle = &self.pool.handle;
+        let polled = matches!(face, Face::Held | Face::Ticket);
+        // In this order, so that what is ordered because somebody waits is heard by who does.
+        let revoked = polled.then(|| handle.revocation(self.request));
+        let _watching = polled.then(|| handle.watching(self.request));
+        let revoked = async {
+            match revoked {
+                // None: the lease has ended otherwise.
+                Some(revoked) => match revoked.await {
+                    Some(revocation) => revocation,
+                    None => std::future::pending().await,
+                },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            notice = ended_from => notice.ok().map(|notice| ended(self.id, &notice)),
+            revocation = revoked => Some(self.taken_back(&revocation)),
+            () = tokio::time::sleep(wait) => None,
+        }
+    }
+
+    fn taken_back(&self, revocation: &Revocation) -> Response {
+        let name = self.pool.handle.name();
+        let object = Object::new().text("state", "revoked");
+        let body = answer::revoked_members(object, name, None, self.request, revocation).finish();
+        let mut response = answer::json(StatusCode::OK, body);
+        answer::name_reason(response.headers_mut(), revocation.reason());
+        response
+    }
+
     /// Says what it is.
     async fn tell(&self, seen: Seen, caller_id: Option<String>) -> Result<Response, Fault> {
         let name = self.pool.handle.name();
@@ -144,6 +184,9 @@ impl Inquiry<'_> {
     }
 
     async fn running(&self, running: &Running, caller_id: Option<String>) -> Result<Response, Fault> {
+        if let Some(revocation) = &running.revoked {
+            return Ok(self.taken_back(revocation));
+        }
         let name = self.pool.handle.name();
         let object = self
             .object("admitted")

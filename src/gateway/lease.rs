@@ -24,6 +24,11 @@ impl Lease {
         self.ours = false;
     }
 
+    /// It is taken back: its end will be the confirmation of that.
+    pub fn taken_back(&mut self) {
+        self.ended.termination = Termination::Evicted;
+    }
+
     /// The first byte of its response was seen.
     pub fn first_byte(&self) {
         self.handle.first_byte(self.ended.request);

@@ -213,8 +213,8 @@ impl Record {
         }
     }
 
-    /// Did its lease simply complete?
+    /// Did its holder end its lease, also upon a revocation?
     pub fn is_completed(&self) -> bool {
-        self.end.is_some_and(|notice| notice.end == LeaseEnd::Completed)
+        self.end.is_some_and(|notice| matches!(notice.end, LeaseEnd::Completed | LeaseEnd::Revoked))
     }
 }

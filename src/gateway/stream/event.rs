@@ -5,7 +5,7 @@ use super::super::json::Object;
 use super::super::problem::Fault;
 use super::super::standing;
 use super::super::wish::Form;
-use crate::engine::{Admitted, LeaseNotice, Queued, Refused};
+use crate::engine::{Admitted, LeaseNotice, Queued, Refused, Revocation};
 use bytes::Bytes;
 use weir_kernel::{LeaseEnd, LeaseEndCause, Regime, RequestId};
 
@@ -86,6 +86,13 @@ impl Speaker {
     /// It was not decided.
     pub fn fault(&self, fault: &Fault) -> Bytes {
         self.form.frame("refused", |object| answer::fault_members(object, fault, Some(&self.caller_id)))
+    }
+
+    /// Its lease is taken back: whoever hears this ends the request, and then the stream.
+    pub fn revoked(&self, id: RequestId, revocation: &Revocation) -> Bytes {
+        self.form.frame("revoked", |object| {
+            answer::revoked_members(object, &self.pool, Some(&self.caller_id), id, revocation)
+        })
     }
 
     /// Its lease has ended.

@@ -49,6 +49,13 @@ impl Hold {
         Hold { lease: Some(lease), among: Some((Arc::clone(streams), request)) }
     }
 
+    /// The lease is taken back.
+    pub fn taken_back(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.taken_back();
+        }
+    }
+
     /// The lease has ended.
     pub fn over(mut self) {
         if let Some(lease) = self.lease.take() {

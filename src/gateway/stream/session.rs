@@ -6,10 +6,13 @@ use super::super::outcome::{self, From};
 use super::super::state::{Gateway, PoolFace};
 use super::event::Speaker;
 use super::hold::{Hold, Streams};
-use crate::engine::{Admitted, Decision, LeaseNotice, Pending, PoolHandle, Queued, RegimeNote};
+use crate::engine::{
+    Admitted, Decision, LeaseNotice, Pending, PoolHandle, Queued, RegimeNote, Revocation, Revoked,
+};
 use bytes::Bytes;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use weir_kernel::{Face, Regime, RequestId};
 
@@ -30,8 +33,46 @@ pub struct Session {
 
 enum Phase {
     Queued { pending: Pending, ended: oneshot::Receiver<LeaseNotice> },
-    Running { hold: Option<Hold>, ended: Option<oneshot::Receiver<LeaseNotice>> },
+    Running(Running),
     Over,
+}
+
+struct Running {
+    hold: Option<Hold>,
+    /// In observe mode nobody hears what becomes of the shadow.
+    ended: Option<oneshot::Receiver<LeaseNotice>>,
+    /// Until it has been told, or is known not to come.
+    revoked: Option<Revoked>,
+}
+
+/// What happens to a request that runs.
+enum News {
+    Ended(Result<LeaseNotice, oneshot::error::RecvError>),
+    Revoked(Option<Revocation>),
+    Beat,
+}
+
+impl Running {
+    async fn news(&mut self, heartbeat: Duration) -> News {
+        let ended = async {
+            match &mut self.ended {
+                Some(ended) => ended.await,
+                None => std::future::pending().await,
+            }
+        };
+        let revoked = async {
+            match &mut self.revoked {
+                Some(revoked) => revoked.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            notice = ended => News::Ended(notice),
+            revocation = revoked => News::Revoked(revocation),
+            () = tokio::time::sleep(heartbeat) => News::Beat,
+        }
+    }
 }
 
 /// What ends a wait in the queue.
@@ -97,9 +138,9 @@ impl Session {
                 false => Hold::alone(lease),
             }
         });
-        // What the shadow of observe mode decides ends nobody's stream.
         let ended = (!admitted.shadow).then_some(ended);
-        self.phase = Phase::Running { hold, ended };
+        let revoked = hold.as_ref().filter(|_| !admitted.shadow).map(|_| self.handle.revocation(admitted.id));
+        self.phase = Phase::Running(Running { hold, ended, revoked });
         self.speaker.admitted(admitted)
     }
 
@@ -107,7 +148,7 @@ impl Session {
     pub async fn next(mut self) -> Option<(Bytes, Session)> {
         let event = match &self.phase {
             Phase::Queued { .. } => self.while_queued().await,
-            Phase::Running { .. } => self.while_running().await,
+            Phase::Running(_) => self.while_running().await,
             Phase::Over => return None,
         };
         Some((event, self))
@@ -183,25 +224,35 @@ impl Session {
     }
 
     async fn while_running(&mut self) -> Bytes {
-        let beat = tokio::time::sleep(self.gateway.options.heartbeat);
-        let Phase::Running { ended, .. } = &mut self.phase else { return Bytes::new() };
-        let notice = match ended {
-            Some(ended) => tokio::select! {
-                biased;
-                notice = ended => notice,
-                () = beat => return self.speaker.form.heartbeat(),
-            },
-            None => {
-                beat.await;
-                return self.speaker.form.heartbeat();
+        let heartbeat = self.gateway.options.heartbeat;
+        loop {
+            let Phase::Running(running) = &mut self.phase else { return Bytes::new() };
+            match running.news(heartbeat).await {
+                News::Beat => return self.speaker.form.heartbeat(),
+                News::Revoked(revocation) => {
+                    running.revoked = None;
+                    // None: the lease has ended otherwise, which is told as its end.
+                    if let Some(revocation) = revocation {
+                        if let Some(hold) = &mut running.hold {
+                            hold.taken_back();
+                        }
+                        return self.speaker.revoked(self.id, &revocation);
+                    }
+                }
+                News::Ended(notice) => return self.over(notice.ok()).await,
             }
-        };
-        if let Phase::Running { hold: Some(hold), .. } = std::mem::replace(&mut self.phase, Phase::Over) {
+        }
+    }
+
+    async fn over(&mut self, notice: Option<LeaseNotice>) -> Bytes {
+        if let Phase::Running(Running { hold: Some(hold), .. }) =
+            std::mem::replace(&mut self.phase, Phase::Over)
+        {
             hold.over();
         }
         match notice {
-            Ok(notice) => self.speaker.ended(self.id, &notice),
-            Err(_) => self.ended_unseen().await,
+            Some(notice) => self.speaker.ended(self.id, &notice),
+            None => self.ended_unseen().await,
         }
     }
 
