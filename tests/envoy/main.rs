@@ -8,6 +8,7 @@
 mod authz;
 mod client;
 mod duplex;
+mod evict;
 mod faults;
 mod light;
 mod many;

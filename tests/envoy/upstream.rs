@@ -8,6 +8,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpSocket;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +27,25 @@ pub struct Upstream {
     pub addr: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     go: watch::Sender<bool>,
+    aborted: Arc<AtomicUsize>,
+}
+
+/// A request that was cut short, unless it is let go first.
+struct Cut(Option<Arc<AtomicUsize>>);
+
+impl Cut {
+    /// It was answered to its end.
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Some(aborted) = &self.0 {
+            aborted.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// Events of a streamed answer, the last with its usage.
@@ -42,7 +62,8 @@ impl Upstream {
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(8_192).unwrap();
         let addr = listener.local_addr().unwrap();
-        let upstream = Upstream { addr, seen: Arc::default(), go: watch::channel(false).0 };
+        let upstream =
+            Upstream { addr, seen: Arc::default(), go: watch::channel(false).0, aborted: Arc::default() };
         let app = Router::new().fallback(answer).with_state(upstream.clone());
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         upstream
@@ -51,6 +72,11 @@ impl Upstream {
     /// Everything that has come so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// Requests of `x-test: hold` and `wait` whose connection was closed before they were answered.
+    pub fn aborted(&self) -> usize {
+        self.aborted.load(Ordering::SeqCst)
     }
 
     /// Lets the answers of `x-test: hold` end.
@@ -68,9 +94,16 @@ async fn answer(State(upstream): State<Upstream>, request: Request) -> Response 
     let kind = headers.get("x-test").cloned().unwrap_or_default();
     upstream.seen.lock().unwrap().push(Seen { headers, body });
     match kind.as_str() {
-        "events" => events(None),
+        "events" => events(None, Cut(None)),
         // Its head and first event at once, the rest when told.
-        "hold" => events(Some(upstream.go.subscribe())),
+        "hold" => events(Some(upstream.go.subscribe()), Cut(Some(upstream.aborted))),
+        // Nothing until told.
+        "wait" => {
+            let cut = Cut(Some(upstream.aborted));
+            let _ = upstream.go.subscribe().wait_for(|go| *go).await;
+            cut.answered();
+            Response::new(Body::from("late"))
+        }
         "fail" => Response::builder().status(500).body(Body::from("no")).unwrap(),
         _ => Response::builder()
             .header("content-type", "application/json")
@@ -79,17 +112,21 @@ async fn answer(State(upstream): State<Upstream>, request: Request) -> Response 
     }
 }
 
-fn events(go: Option<watch::Receiver<bool>>) -> Response {
+fn events(go: Option<watch::Receiver<bool>>, cut: Cut) -> Response {
     let (to, stream) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     tokio::spawn(async move {
         for (at, event) in EVENTS.into_iter().enumerate() {
             if let (1, Some(mut go)) = (at, go.clone()) {
-                let _ = go.wait_for(|go| *go).await;
+                tokio::select! {
+                    _ = go.wait_for(|go| *go) => {}
+                    () = to.closed() => return,
+                }
             }
             if to.send(Ok(Bytes::from_static(event.as_bytes()))).await.is_err() {
                 return;
             }
         }
+        cut.answered();
     });
     let body = Body::from_stream(ReceiverStream::new(stream));
     Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
