@@ -4,7 +4,7 @@
 //! other, so that whatever else the machine does meets both. The bare handler reads the same requests and answers
 //! with as many bytes. Each call counts, admission and completion alike.
 
-use super::{BenchError, Budget, Case, Findings};
+use super::{BenchError, Budget, Case, Findings, gateway_proxy};
 use crate::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolOptions};
 use crate::gateway::{Gateway, History, Options, PoolFace, follow_all, serve};
 use crate::observer::{Feed, Observer, ObserverOptions, Push, ScrapeOptions, Spec};
@@ -24,11 +24,11 @@ use tokio::sync::watch;
 use weir_kernel::{Detector, Micros, Policy, Pushed, Ratio, Role};
 
 /// Connections, each with one call at a time.
-const CONNECTIONS: usize = 256;
+pub const CONNECTIONS: usize = 256;
 /// One turn of one server.
-const STRETCH: Duration = Duration::from_secs(1);
+pub const STRETCH: Duration = Duration::from_secs(1);
 /// At the start of a turn, not counted.
-const WARM: Duration = Duration::from_millis(200);
+pub const WARM: Duration = Duration::from_millis(200);
 const POOL: &str = "default";
 
 /// What the bare handlers answer: as long as an admission and a completion.
@@ -39,14 +39,22 @@ const BARE_COMPLETION: &str = r#"{"id":"default-1234567","state":"completed","se
 pub fn run(budget: Budget) -> Result<Findings, BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError(format!("gateway: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| failed(&e))?;
-    runtime.block_on(measure(budget)).map_err(|e| failed(&e))
+    let part = Budget { whole: budget.whole / 2 };
+    let mut findings = runtime.block_on(measure(part)).map_err(|e| failed(&e))?;
+    let dir = tempfile::tempdir().map_err(|e| failed(&e))?;
+    let proxy = gateway_proxy::measure(dir.path(), part.whole.mul_f64(0.8));
+    let (cases, notes) = runtime.block_on(proxy).map_err(|e| failed(&e))?;
+    findings.cases.extend(cases);
+    findings.notes.extend(notes);
+    Ok(findings)
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// Why something could not be measured.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn measure(budget: Budget) -> Result<Findings, Failure> {
     let dir = tempfile::tempdir()?;
-    let weir = Weir::start(dir.path()).await?;
+    let weir = Weir::start(dir.path(), Options::default(), "e").await?;
     let bare = bare().await?;
     let lasting = budget.whole.mul_f64(0.8);
     let began = Instant::now();
@@ -90,15 +98,17 @@ fn ratio(pair: &(Turn, Turn)) -> f64 {
 }
 
 /// The service, its log in a directory, its pool always open.
-struct Weir {
-    addr: SocketAddr,
+pub struct Weir {
+    /// Where it listens.
+    pub addr: SocketAddr,
     engine: Engine,
     gateway: Arc<Gateway>,
     closing: watch::Sender<bool>,
 }
 
 impl Weir {
-    async fn start(dir: &std::path::Path) -> Result<Weir, Failure> {
+    /// With these options, before one endpoint of this name.
+    pub async fn start(dir: &std::path::Path, options: Options, endpoint: &str) -> Result<Weir, Failure> {
         let policy = Policy { detector: Detector::Pushed, ..Policy::default() };
         let pools = BTreeMap::from([(POOL.to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]);
         let data = dir.join("data");
@@ -113,11 +123,11 @@ impl Weir {
         let (scrape, staleness) = (ScrapeOptions::default(), Micros::from_secs(5));
         let observing = ObserverOptions { feed: Feed::Pushed, scrape, staleness };
         let observer = Observer::start(handle.clone(), observing).await;
-        let spec = Spec { name: "e".to_owned(), role: Role::Decode, metrics_url: None };
+        let spec = Spec { name: endpoint.to_owned(), role: Role::Decode, metrics_url: None };
         observer.push(Push { endpoints: Some(vec![(spec, None)]), saturation: Pushed::Pool(Ratio::ZERO) })?;
         let face = PoolFace::new(handle, observer, "pushed-saturation-detector".to_owned());
         let history = History::new(Some(data), engine.log_writer());
-        let gateway = Arc::new(Gateway::new(vec![face], history, Options::default()));
+        let gateway = Arc::new(Gateway::new(vec![face], history, options));
         follow_all(&gateway);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let addr = listener.local_addr()?;
@@ -126,12 +136,17 @@ impl Weir {
         Ok(Weir { addr, engine, gateway, closing })
     }
 
-    fn flush_us(&self) -> f64 {
+    /// The mean of its flushes, in microseconds.
+    pub fn flush_us(&self) -> f64 {
         let metrics = self.engine.log_metrics();
         metrics.flush_us as f64 / metrics.commits.max(1) as f64
     }
 
-    async fn stop(self) -> Result<(), Failure> {
+    /// Stops it.
+    ///
+    /// # Errors
+    /// Something of it had failed.
+    pub async fn stop(self) -> Result<(), Failure> {
         for pool in self.gateway.pools() {
             pool.observer.stop();
         }
@@ -264,7 +279,10 @@ fn broken(what: &str, found: &[u8]) -> io::Error {
 }
 
 /// The end of the answer in the buffer, once all of it is there. Anything but 200 is an error.
-fn whole(buffer: &[u8]) -> io::Result<Option<usize>> {
+///
+/// # Errors
+/// Another status, or no length.
+pub fn whole(buffer: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = find(buffer, b"\r\n\r\n") else { return Ok(None) };
     if !buffer.starts_with(b"HTTP/1.1 200") {
         return Err(broken("not admitted", buffer));
@@ -310,5 +328,7 @@ mod tests {
         assert_eq!(findings.cases[0].name, "gateway/held");
         assert!(findings.cases[0].value > 0.0 && findings.cases[0].reference.unwrap() > 0.0);
         assert!(findings.cases[1].value > 0.0);
+        let proxy = findings.cases.iter().find(|case| case.name == "gateway/proxy").unwrap();
+        assert!(proxy.value > 0.0 && proxy.reference.unwrap() > 0.0);
     }
 }

@@ -8,6 +8,7 @@ mod drain;
 mod drain_http;
 mod expiry;
 mod gateway;
+mod gateway_proxy;
 mod kernel;
 mod log;
 mod pool;
@@ -32,7 +33,8 @@ pub enum Bench {
     Expiry,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
-    /// Held admissions over loopback HTTP with their completions, beside a bare axum handler.
+    /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
+    /// pass-through proxy.
     Gateway,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
     Volume,
