@@ -268,8 +268,11 @@ pub fn over(pool: &str, id: &str, record: &Record) -> Response {
             let body = answer::admission_member(object, pool, &record.caller_id, admitted);
             answer::json(StatusCode::OK, body.finish())
         }
-        (Some(Verdict::Admitted(_)), None) | (None, _) => {
-            answer::json(StatusCode::OK, Object::new().text("id", id).text("state", "ended").finish())
-        }
+        (Some(Verdict::Admitted(_)), None) | (None, _) => gone(id),
     }
+}
+
+/// A request that is over; how is nobody's business, or nobody knows.
+pub fn gone(id: &str) -> Response {
+    answer::json(StatusCode::OK, Object::new().text("id", id).text("state", "ended").finish())
 }
