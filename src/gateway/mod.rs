@@ -30,6 +30,8 @@ mod malformed;
 mod metrics;
 mod options;
 mod outcome;
+#[doc(hidden)]
+pub mod parsers;
 mod pools;
 mod problem;
 mod proxy;

@@ -19,3 +19,4 @@ mod refusal;
 mod reload;
 mod reports;
 mod tls;
+mod vanish;

@@ -18,5 +18,5 @@ pub use access::Entry;
 pub use access::{Access, Actor};
 pub use file::{FileError, entry as file_entry, load, read};
 pub use guard::{Guard, Peer};
-pub use scope::{Need, SCOPES, Scope, Scopes, need};
+pub use scope::{Concerns, Need, SCOPES, Scope, Scopes, concerns, need};
 pub use token::{Digest, PREFIX, token};

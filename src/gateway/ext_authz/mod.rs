@@ -92,6 +92,13 @@ impl Authorization {
     }
 }
 
+/// Reads a message: the headers in it, none if it is no message.
+pub fn read_check(message: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let request = <CheckRequest as prost::Message>::decode(message).ok();
+    let http = request.and_then(|request| request.attributes?.request?.http).unwrap_or_default();
+    pairs(&http).into_iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
+}
+
 /// The headers, in whichever of its two ways Envoy hands them over.
 fn pairs(http: &HttpRequest) -> Vec<(&str, &[u8])> {
     match &http.header_map {

@@ -86,6 +86,14 @@ fn strings(words: &[&str]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
+/// Reads a message: the headers in it.
+///
+/// # Errors
+/// It has not the shape of one.
+pub fn read(message: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Invalid> {
+    message::read(message).map(|request| request.headers)
+}
+
 /// The headers as the ask reader takes them.
 fn pairs(request: &Request) -> impl Iterator<Item = (&str, &[u8])> {
     request.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
