@@ -8,7 +8,6 @@ mod drain;
 mod drain_http;
 mod expiry;
 mod gateway;
-mod gateway_proxy;
 mod kernel;
 mod log;
 mod pool;

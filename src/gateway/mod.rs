@@ -55,7 +55,9 @@ mod wire_time;
 mod wish;
 
 pub use door::{DoorError, files as door_files};
+pub use ext_proc_grpc::message as ext_proc_messages;
 pub use follow::all as follow_all;
+pub use grpc::message as grpc_messages;
 pub use grpc::serve as serve_grpc;
 pub use history::History;
 pub use options::{EnvoyOptions, Options, ProxyOptions};

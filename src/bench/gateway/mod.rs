@@ -1,0 +1,160 @@
+//! `weir bench gateway`: each face over loopback with its ends, beside a bare twin that does the same and decides nothing.
+//!
+//! Both servers, their callers and the log are in one process, and take turns: a stretch of one, a stretch of the
+//! other, so that whatever else the machine does meets both. First as fast as each goes, then both at half of Weir's
+//! own pace, where what Weir adds to the wait shows.
+
+mod ext_proc;
+mod held;
+mod proxy;
+mod stream;
+mod turn;
+mod weir;
+
+use super::{BenchError, Budget, Case, Findings};
+use std::time::{Duration, Instant};
+use turn::{Callers, Load, Turn, turn};
+use weir::Weir;
+
+/// Connections or streams, each with one request at a time.
+const CALLERS: usize = 256;
+/// The longest turn of one server.
+const STRETCH_MAX: Duration = Duration::from_secs(1);
+/// Of a face's time, how much goes to its turns at full pace; the rest is at half load.
+const FULL: f64 = 0.6;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Measures every face in turns for most of the budget.
+pub fn run(budget: Budget) -> Result<Findings, BenchError> {
+    let failed = |error: &dyn std::fmt::Display| BenchError(format!("gateway: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| failed(&e))?;
+    runtime.block_on(measure(budget)).map_err(|e| failed(&e))
+}
+
+async fn measure(budget: Budget) -> Result<Findings, Failure> {
+    let dir = tempfile::tempdir()?;
+    let upstream = proxy::upstream().await?;
+    let weir = Weir::start(dir.path(), upstream).await?;
+    let mut findings = Findings::new("gateway");
+    let span = budget.whole.mul_f64(0.22);
+    let bare = held::bare().await?;
+    compare(&mut findings, "held", &weir, [held::Callers(weir.http), held::Callers(bare)], span).await?;
+    let bare = stream::bare().await?;
+    compare(&mut findings, "stream", &weir, [stream::Callers(weir.http), stream::Callers(bare)], span)
+        .await?;
+    let bare = proxy::bare(upstream).await?;
+    compare(&mut findings, "proxy", &weir, [proxy::Callers(weir.http), proxy::Callers(bare)], span).await?;
+    let bare = ext_proc::bare().await?;
+    let pair = [ext_proc::Callers::connect(weir.grpc).await?, ext_proc::Callers::connect(bare).await?];
+    compare(&mut findings, "ext-proc", &weir, pair, span).await?;
+    weir.stop().await?;
+    findings.notes.push(format!(
+        "{CALLERS} callers, in the same process; cpu is that of the whole process, callers included"
+    ));
+    findings.notes.push(
+        "p50 and p99 are of admissions, at full pace; each waits for at least one flush of the log"
+            .to_owned(),
+    );
+    findings.notes.push("added-p99 is at half of Weir's pace: Weir's p99 less its twin's; its reference is two flushes and 1 ms".to_owned());
+    Ok(findings)
+}
+
+/// Weir's face and its twin.
+async fn compare<C: Callers>(
+    findings: &mut Findings,
+    name: &str,
+    weir: &Weir,
+    [held, bare]: [C; 2],
+    span: Duration,
+) -> Result<(), Failure> {
+    let stretch = (span / 12).min(STRETCH_MAX);
+    let full = pairs(&held, &bare, Load { stretch, rounds_per_s: None }, span.mul_f64(FULL)).await?;
+    let (faster, reference) = median(&full, |pair| ratio(pair));
+    let rounds = faster.rounds / faster.took;
+    let before = weir.flushes();
+    let load = Load { stretch, rounds_per_s: Some(rounds / 2.0) };
+    let half = pairs(&held, &bare, load, span.mul_f64(1.0 - FULL)).await?;
+    let flush_ms = weir.flush_ms_since(before);
+    let (slower, quick) = median(&half, |pair| pair.0.p99 - pair.1.p99);
+    let cpu = |of: fn(&(Turn, Turn)) -> &Turn| {
+        let (cpu, requests) = full.iter().map(of).fold((0.0, 0.0), |(cpu, requests), turn| {
+            (cpu + turn.cpu_us, requests + turn.rounds * C::REQUESTS)
+        });
+        cpu / f64::max(requests, 1.0)
+    };
+    let case = |what: &str| {
+        if what.is_empty() { format!("gateway/{name}") } else { format!("gateway/{name}/{what}") }
+    };
+    let rate = |turn: &Turn| turn.rounds * C::REQUESTS / turn.took;
+    findings.cases.extend([
+        Case::beside(case(""), rate(faster), "requests/s", rate(reference)).target("ratio >= 0.6"),
+        Case::beside(case("p50"), faster.p50, "ms", reference.p50),
+        Case::beside(case("p99"), faster.p99, "ms", reference.p99),
+        Case::beside(case("cpu"), cpu(|pair| &pair.0), "us/request", cpu(|pair| &pair.1)),
+        Case::beside(case("added-p99"), slower.p99 - quick.p99, "ms", 2.0 * flush_ms + 1.0)
+            .target("ratio <= 1"),
+        Case::alone(case("flush"), flush_ms, "ms"),
+    ]);
+    let ratios: Vec<String> =
+        sorted(&full, |pair| ratio(pair)).map(|pair| format!("{:.2}", ratio(pair))).collect();
+    findings.notes.push(format!(
+        "{name}: ratios of all turns {}; at half load p99 {:.2} ms beside {:.2}",
+        ratios.join(" "),
+        slower.p99,
+        quick.p99
+    ));
+    Ok(())
+}
+
+/// Turns of both, at least three of each.
+async fn pairs<C: Callers>(
+    held: &C,
+    bare: &C,
+    load: Load,
+    lasting: Duration,
+) -> Result<Vec<(Turn, Turn)>, Failure> {
+    let began = Instant::now();
+    let mut pairs = Vec::new();
+    while pairs.len() < 3 || began.elapsed() + load.stretch * 3 < lasting {
+        // Who goes first alternates, so that a slow drift of the machine favours neither.
+        pairs.push(if pairs.len() % 2 == 0 {
+            let quick = turn(bare, load).await?;
+            (turn(held, load).await?, quick)
+        } else {
+            (turn(held, load).await?, turn(bare, load).await?)
+        });
+    }
+    Ok(pairs)
+}
+
+fn ratio((held, bare): &(Turn, Turn)) -> f64 {
+    (held.rounds / held.took) / (bare.rounds / bare.took).max(1.0)
+}
+
+fn sorted(pairs: &[(Turn, Turn)], by: impl Fn(&(Turn, Turn)) -> f64) -> impl Iterator<Item = &(Turn, Turn)> {
+    let mut sorted: Vec<_> = pairs.iter().collect();
+    sorted.sort_by(|a, b| by(a).total_cmp(&by(b)));
+    sorted.into_iter()
+}
+
+/// The pair in the middle (there are at least three).
+fn median(pairs: &[(Turn, Turn)], by: impl Fn(&(Turn, Turn)) -> f64) -> (&Turn, &Turn) {
+    static NONE: Turn = Turn { rounds: 0.0, took: 1.0, cpu_us: 0.0, p50: 0.0, p99: 0.0 };
+    sorted(pairs, by).nth(pairs.len() / 2).map_or((&NONE, &NONE), |(held, bare)| (held, bare))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every figure of a short run is there, and both servers of each face answered.
+    #[test]
+    fn a_short_run_measures_every_face() {
+        let findings = run(Budget { whole: Duration::from_secs(2) }).unwrap();
+        for name in ["gateway/held", "gateway/stream", "gateway/proxy", "gateway/ext-proc"] {
+            let case = findings.cases.iter().find(|case| case.name == name).unwrap();
+            assert!(case.value > 0.0 && case.reference.unwrap() > 0.0, "{name}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The service under measurement: its log in a directory, its pool of one model server always open, HTTP and gRPC on
+//! loopback.
+
+use super::Failure;
+use crate::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolOptions};
+use crate::gateway::{Gateway, History, Options, PoolFace, ProxyOptions, follow_all, serve, serve_grpc};
+use crate::observer::{Feed, Observer, ObserverOptions, Push, ScrapeOptions, Spec};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use weir_kernel::{Detector, Micros, Policy, Pushed, Ratio, Role};
+
+const POOL: &str = "default";
+
+pub struct Weir {
+    pub http: SocketAddr,
+    pub grpc: SocketAddr,
+    engine: Engine,
+    gateway: Arc<Gateway>,
+    closing: watch::Sender<bool>,
+}
+
+/// Flushes so far and the time that they took.
+#[derive(Clone, Copy)]
+pub struct Flushes {
+    commits: u64,
+    us: u64,
+}
+
+impl Weir {
+    pub async fn start(dir: &Path, upstream: SocketAddr) -> Result<Weir, Failure> {
+        let policy = Policy { detector: Detector::Pushed, ..Policy::default() };
+        let pools = BTreeMap::from([(POOL.to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]);
+        let data = dir.join("data");
+        let engine = Engine::open(EngineOptions {
+            pools,
+            place: Place::Directory(data.clone()),
+            log: LogOptions::default(),
+            clock: None,
+            inbox_arrivals_max: INBOX_ARRIVALS_MAX,
+        })?;
+        let handle = engine.pool(POOL).ok_or("no pool")?.clone();
+        let (scrape, staleness) = (ScrapeOptions::default(), Micros::from_secs(5));
+        let observing = ObserverOptions { feed: Feed::Pushed, scrape, staleness };
+        let observer = Observer::start(handle.clone(), observing).await;
+        let spec = Spec { name: upstream.to_string(), role: Role::Decode, metrics_url: None };
+        observer.push(Push { endpoints: Some(vec![(spec, None)]), saturation: Pushed::Pool(Ratio::ZERO) })?;
+        let face = PoolFace::new(handle, observer, "pushed-saturation-detector".to_owned());
+        let history = History::new(Some(data), engine.log_writer());
+        let options = Options { proxy: Some(ProxyOptions::default()), ..Options::default() };
+        let gateway = Arc::new(Gateway::new(vec![face], history, options));
+        follow_all(&gateway);
+        let (http, grpc) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
+        let addrs = (http.local_addr()?, grpc.local_addr()?);
+        let (closing, closed) = watch::channel(false);
+        tokio::spawn(serve(Arc::clone(&gateway), http, closed.clone()));
+        tokio::spawn(serve_grpc(Arc::clone(&gateway), grpc, closed));
+        Ok(Weir { http: addrs.0, grpc: addrs.1, engine, gateway, closing })
+    }
+
+    pub fn flushes(&self) -> Flushes {
+        let metrics = self.engine.log_metrics();
+        Flushes { commits: metrics.commits, us: metrics.flush_us }
+    }
+
+    /// Mean time of a flush since then, in milliseconds.
+    pub fn flush_ms_since(&self, before: Flushes) -> f64 {
+        let now = self.flushes();
+        (now.us - before.us) as f64 / 1e3 / (now.commits - before.commits).max(1) as f64
+    }
+
+    pub async fn stop(self) -> Result<(), Failure> {
+        for pool in self.gateway.pools() {
+            pool.observer.stop();
+        }
+        self.engine.shutdown(Duration::ZERO).await?;
+        self.closing.send(true)?;
+        Ok(())
+    }
+}
