@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_migrations::{CURRENT, FORMATS, MigrationError};
 
 /// What the file `format` holds, as JSON.
@@ -147,6 +147,11 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), LogError> {
     path.parent().map_or(Ok(()), sync_dir)
 }
 
+/// How long a holder may take to let go: one that is just ending, or a child that a holder is just starting (between
+/// fork and exec it has whatever its parent has).
+const LET_GO: Duration = Duration::from_millis(500);
+const LOCK_RETRY: Duration = Duration::from_millis(2);
+
 fn lock(dir: &Path) -> Result<File, LogError> {
     let path = dir.join("lock");
     let mut file = OpenOptions::new()
@@ -156,7 +161,14 @@ fn lock(dir: &Path) -> Result<File, LogError> {
         .truncate(false)
         .open(&path)
         .map_err(|error| LogError::io("open", &path, &error))?;
-    match file.try_lock() {
+    let until = Instant::now() + LET_GO;
+    let locked = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(LOCK_RETRY),
+            locked => break locked,
+        }
+    };
+    match locked {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
@@ -230,6 +242,17 @@ mod tests {
         let description = held.description().clone();
         drop(held);
         assert_eq!(LogDir::open(dir.path()).unwrap().description(), &description);
+    }
+
+    #[test]
+    fn a_holder_that_is_just_ending_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let first = LogDir::open(dir.path()).unwrap();
+            let ending = std::thread::spawn(move || drop(first));
+            drop(LogDir::open(dir.path()).unwrap());
+            ending.join().unwrap();
+        }
     }
 
     #[test]
