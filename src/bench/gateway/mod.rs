@@ -70,7 +70,7 @@ async fn compare<C: Callers>(
 ) -> Result<(), Failure> {
     let stretch = (span / 12).min(STRETCH_MAX);
     let full = pairs(&held, &bare, Load { stretch, rounds_per_s: None }, span.mul_f64(FULL)).await?;
-    let (faster, reference) = median(&full, |pair| ratio(pair));
+    let (faster, reference) = median(&full, ratio);
     let rounds = faster.rounds / faster.took;
     let before = weir.flushes();
     let load = Load { stretch, rounds_per_s: Some(rounds / 2.0) };
@@ -96,8 +96,7 @@ async fn compare<C: Callers>(
             .target("ratio <= 1"),
         Case::alone(case("flush"), flush_ms, "ms"),
     ]);
-    let ratios: Vec<String> =
-        sorted(&full, |pair| ratio(pair)).map(|pair| format!("{:.2}", ratio(pair))).collect();
+    let ratios: Vec<String> = sorted(&full, ratio).map(|pair| format!("{:.2}", ratio(pair))).collect();
     findings.notes.push(format!(
         "{name}: ratios of all turns {}; at half load p99 {:.2} ms beside {:.2}",
         ratios.join(" "),
