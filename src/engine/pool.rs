@@ -30,10 +30,10 @@ const BUSY: usize = 8;
 /// Under load small batches follow each other at this pace at most: each costs several threads a turn and the disk a
 /// sync (about 1 ms of processor time in all), whatever its size. Whoever is alone never waits for it.
 const PACE: Duration = Duration::from_millis(1);
-/// The same where so much comes in that a batch of [`FULL`] is soon there: at [`CROWD`] steps a millisecond the
-/// processors are the limit, and fewer batches are more requests.
+/// The same where so much comes in that a batch of [`FULL`] is soon there: a batch of [`CROWD`] steps that came at
+/// [`CROWD`] steps a millisecond. There the processors are the limit, and fewer batches are more requests.
 const PACE_CROWDED: Duration = Duration::from_millis(3);
-const CROWD: u128 = 50;
+const CROWD: usize = 64;
 /// While a batch gathers, the thread is woken for so many inputs, not for each.
 const HANDFUL: usize = 64;
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
@@ -370,7 +370,8 @@ impl Pool {
         let (now, count) = (Instant::now(), self.building.len());
         let weight = count + self.flood.take_covered();
         let span = now.duration_since(self.handed_over_at).as_micros().max(1);
-        let pace = if weight as u128 * 1_000 / span >= CROWD { PACE_CROWDED } else { PACE };
+        let crowded = weight >= CROWD && weight as u128 * 1_000 >= CROWD as u128 * span;
+        let pace = if crowded { PACE_CROWDED } else { PACE };
         self.paced_until = (weight >= BUSY).then(|| now + pace);
         self.handed_over_at = now;
         let steps = Arc::new(std::mem::replace(&mut self.building, Vec::with_capacity(count.min(FULL))));

@@ -1,6 +1,5 @@
 //! One stretch of many callers at one server.
 
-use super::CALLERS;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -27,10 +26,14 @@ pub trait Caller: Send + 'static {
 /// How hard a turn is.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
+    pub callers: usize,
     pub stretch: Duration,
     /// Of all callers together, evenly; as fast as it goes where there is none.
     pub rounds_per_s: Option<f64>,
 }
+
+/// However slow it goes, each caller calls so often, so that a turn ends in time.
+const SELDOM: Duration = Duration::from_millis(500);
 
 /// What one stretch gave.
 #[derive(Clone, Debug)]
@@ -48,12 +51,14 @@ pub struct Turn {
 /// One turn with fresh callers.
 pub async fn turn<C: Callers>(server: &C, load: Load) -> io::Result<Turn> {
     let (count, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let every = load.rounds_per_s.map(|rate| Duration::from_secs_f64(CALLERS as f64 / rate.max(1.0)));
-    let mut callers = Vec::with_capacity(CALLERS);
+    let every = load
+        .rounds_per_s
+        .map(|rate| Duration::from_secs_f64(load.callers as f64 / rate.max(1.0)).min(SELDOM));
+    let mut callers = Vec::with_capacity(load.callers);
     let begins = Instant::now();
-    for number in 0..CALLERS {
+    for number in 0..load.callers {
         let caller = server.open(number).await?;
-        let first = every.map_or(begins, |every| begins + every.mul_f64(number as f64 / CALLERS as f64));
+        let first = every.map_or(begins, |every| begins + every.mul_f64(number as f64 / load.callers as f64));
         callers.push(tokio::spawn(rounds(caller, first, every, Arc::clone(&count), Arc::clone(&stop))));
     }
     tokio::time::sleep(load.stretch.mul_f64(WARM)).await;
@@ -92,12 +97,12 @@ async fn rounds<C: Caller>(
                 // The timer's grain of 1 ms is not the server's; a caller that is late by more has the server to thank.
                 let now = Instant::now();
                 let began = if now < due + TIMER_GRAIN { now } else { due };
-                record(&mut waits, began, caller.round().await?, &count);
+                record(&mut waits, began, patiently(caller.round()).await?, &count);
                 due += every;
             }
             None => {
                 let began = Instant::now();
-                record(&mut waits, began, caller.round().await?, &count);
+                record(&mut waits, began, patiently(caller.round()).await?, &count);
             }
         }
     }
@@ -105,6 +110,14 @@ async fn rounds<C: Caller>(
 }
 
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
+
+/// A round that takes so long has gone wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn patiently(round: impl Future<Output = io::Result<Instant>>) -> io::Result<Instant> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"));
+    tokio::time::timeout(PATIENCE, round).await.map_err(|_| late())?
+}
 
 fn record(waits: &mut Vec<u32>, began: Instant, answered: Instant, count: &AtomicBool) {
     if count.load(Ordering::Relaxed) {
