@@ -89,7 +89,7 @@ fn decisions(
         rates.push(f64::from(requests) / cpu_time().saturating_sub(slice).as_secs_f64());
     }
     rig.state.check().map_err(|e| BenchError(format!("{name}: the state is broken: {e:?}")))?;
-    if rig.state.queued().abs_diff(u64::from(shape.depth)) > 10 {
+    if rig.state.queued().abs_diff(u64::from(shape.depth)) > u64::from(shape.depth / 50) {
         return Err(BenchError(format!(
             "{name}: {} queued at the end, not {}",
             rig.state.queued(),

@@ -16,6 +16,7 @@ mod inbox;
 mod journal;
 mod keeping;
 mod launch;
+mod pace;
 mod pending;
 mod place;
 mod poison;

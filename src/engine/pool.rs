@@ -9,6 +9,7 @@ use super::flood::Flood;
 use super::handle::Shared;
 use super::inbox::{Arriving, Intake, Look, Message};
 use super::journal::{Journal, Port};
+use super::pace::{FULL, Pace};
 use super::release::{Release, Waiters};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,17 +24,6 @@ const BATCH_MAX: usize = 3_072;
 const BATCH_EVENTS_MAX: usize = 2_048;
 /// Batches handed to the log and not yet durable. The log commits those that wait in one sync.
 const FLIGHTS_MAX: usize = 4;
-/// A batch of so many steps is handed over without waiting for more.
-const FULL: usize = 192;
-/// After a batch of at least so many steps others are likely to follow.
-const BUSY: usize = 8;
-/// Under load small batches follow each other at this pace at most: each costs several threads a turn and the disk a
-/// sync (about 1 ms of processor time in all), whatever its size. Whoever is alone never waits for it.
-const PACE: Duration = Duration::from_millis(1);
-/// The same where so much comes in that a batch of [`FULL`] is soon there: a batch of [`CROWD`] steps that came at
-/// [`CROWD`] steps a millisecond. There the processors are the limit, and fewer batches are more requests.
-const PACE_CROWDED: Duration = Duration::from_millis(3);
-const CROWD: usize = 64;
 /// While a batch gathers, the thread is woken for so many inputs, not for each.
 const HANDFUL: usize = 64;
 /// Arrivals taken from the inbox in one turn, so that ends and cancels come in between.
@@ -64,9 +54,8 @@ pub(super) struct Pool {
     /// What the steps of `building` answer.
     pub(super) answers: Vec<Release>,
     pub(super) flights: VecDeque<Flight>,
-    handed_over_at: Instant,
-    /// The next batch gathers until then: others are likely to follow the last one.
-    paced_until: Option<Instant>,
+    /// Until when the next batch gathers.
+    pace: Pace,
     /// Set while stopping: until when the queue is served.
     pub(super) drain_until: Option<Micros>,
     /// When the log began to fail.
@@ -119,8 +108,7 @@ impl Pool {
             building_events: 0,
             answers: Vec::new(),
             flights: VecDeque::new(),
-            handed_over_at: Instant::now(),
-            paced_until: None,
+            pace: Pace::default(),
             drain_until: None,
             failing_since: None,
             refusals_noted_at: Micros::ZERO,
@@ -341,7 +329,7 @@ impl Pool {
         if self.building.len() >= FULL || self.drain_until.is_some() {
             return None;
         }
-        self.paced_until.filter(|until| *until > Instant::now())
+        self.pace.until().filter(|until| *until > Instant::now())
     }
 
     fn may_hand_over(&self) -> bool {
@@ -369,11 +357,7 @@ impl Pool {
         }
         let (now, count) = (Instant::now(), self.building.len());
         let weight = count + self.flood.take_covered();
-        let span = now.duration_since(self.handed_over_at).as_micros().max(1);
-        let crowded = weight >= CROWD && weight as u128 * 1_000 >= CROWD as u128 * span;
-        let pace = if crowded { PACE_CROWDED } else { PACE };
-        self.paced_until = (weight >= BUSY).then(|| now + pace);
-        self.handed_over_at = now;
+        self.pace.handed_over(now, weight);
         let steps = Arc::new(std::mem::replace(&mut self.building, Vec::with_capacity(count.min(FULL))));
         self.building_events = 0;
         self.journal.submit(Arc::clone(&steps));

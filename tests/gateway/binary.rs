@@ -99,6 +99,17 @@ impl Served {
         panic!("never said: {what}");
     }
 
+    /// Waits until it has said all of these, in any order.
+    pub fn said_all(&self, whats: &[&str]) {
+        let (began, mut left) = (Instant::now(), whats.to_vec());
+        while !left.is_empty() {
+            assert!(began.elapsed() < PATIENCE, "never said: {left:?}");
+            if let Ok(line) = self.lines.recv_timeout(Duration::from_millis(100)) {
+                left.retain(|what| !line.contains(what));
+            }
+        }
+    }
+
     /// Its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         let began = Instant::now();

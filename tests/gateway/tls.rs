@@ -290,8 +290,8 @@ fn beyond_loopback_nobody_is_let_in_unasked() {
             &settings("{}", ""),
             &["--listen", "0.0.0.0:0", "--insecure"],
         );
-        served.said("--insecure: whoever reaches");
-        served.said("callers: anybody, everything");
+        // One is said on the standard output, the other on the error output: in no order.
+        served.said_all(&["--insecure: whoever reaches", "callers: anybody, everything"]);
         served.signal("TERM");
         assert_eq!(served.ended(), Some(0));
     }
