@@ -119,6 +119,14 @@ impl Client {
         }
         let address = |e: http::Error| Failure::Address { url: url.to_owned(), why: e.to_string() };
         let request = request.body(Full::new(body)).map_err(address)?;
+        if request.uri().scheme_str() != Some("http") {
+            let why = match request.uri().scheme_str() {
+                Some("https") => "TLS is not spoken here: put a proxy that does on loopback",
+                _ => "http:// is missing",
+            };
+            let why = why.to_owned();
+            return Err(Failure::Address { url: url.to_owned(), why });
+        }
         let answer = self
             .0
             .request(request)

@@ -309,6 +309,32 @@ fn a_reload_does_not_open_the_door() {
     assert!(said.contains("beyond loopback"), "{said}");
 }
 
+/// The log of a running server that knows its callers is for those who say who they are.
+#[test]
+fn the_log_of_a_running_server_takes_a_token() {
+    let (secret, entry) = token(&["--name", "reader", "--scope", "read"]);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("tokens.yaml"), format!("tokens:\n{entry}")).unwrap();
+    let served = Served::start_in(dir, &settings("{auth: {tokensFile: tokens.yaml}}", ""), &[]);
+    let cat = |scheme: &str, token: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command
+            .args(["log", "cat", "--server", &format!("{scheme}://{}", served.addr)])
+            .env_remove("WEIR_TOKEN");
+        if let Some(token) = token {
+            command.env("WEIR_TOKEN", token);
+        }
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (ok, said) = cat("http", None);
+    assert!(!ok && said.contains("401"), "{said}");
+    let (ok, said) = cat("http", Some(&secret));
+    assert!(ok && said.contains("PolicyAdopted") && !said.contains(&secret), "{said}");
+    let (ok, said) = cat("https", Some(&secret));
+    assert!(!ok && said.contains("allowed: http://HOST:PORT"), "{said}");
+}
+
 #[test]
 fn token_files_are_checked_and_tokens_are_never_shown_again() {
     let dir = tempfile::tempdir().unwrap();

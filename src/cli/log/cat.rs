@@ -22,6 +22,9 @@ pub struct CatArgs {
     /// Read from a running server: its address, as http://HOST:PORT (what it still has in memory).
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "files"])]
     server: Option<String>,
+    /// A token with the scope `read`, where the server asks for one.
+    #[arg(long, env = "WEIR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// One JSON object per step.
     #[arg(long)]
     json: bool,
@@ -40,6 +43,9 @@ pub struct TailArgs {
     /// Read from a running server: its address, as http://HOST:PORT.
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "files"])]
     server: Option<String>,
+    /// A token with the scope `read`, where the server asks for one.
+    #[arg(long, env = "WEIR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// Go on with the steps to come (needs --server).
     #[arg(short, long, requires = "server")]
     follow: bool,
@@ -51,7 +57,7 @@ pub struct TailArgs {
 /// Runs `weir log cat`.
 pub fn run_cat(args: &CatArgs) -> Done {
     if let Some(url) = &args.server {
-        let server = Server { url: url.clone(), follow: false, lines: None };
+        let server = Server { url: url.clone(), token: args.token.clone(), follow: false, lines: None };
         return live::run(&server, &args.filter, args.json);
     }
     let (from, to) = args.filter.range()?;
@@ -74,7 +80,8 @@ pub fn run_cat(args: &CatArgs) -> Done {
 pub fn run_tail(args: &TailArgs) -> Done {
     let lines = args.filter.limit.unwrap_or(args.lines);
     if let Some(url) = &args.server {
-        let server = Server { url: url.clone(), follow: args.follow, lines: Some(lines) };
+        let server =
+            Server { url: url.clone(), token: args.token.clone(), follow: args.follow, lines: Some(lines) };
         return live::run(&server, &args.filter, args.json);
     }
     let (mut from, to) = args.filter.range()?;

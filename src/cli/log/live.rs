@@ -20,6 +20,8 @@ const LINE_MAX: usize = 64 << 20;
 pub struct Server {
     /// Its address.
     pub url: String,
+    /// What it asks callers for.
+    pub token: Option<String>,
     /// The steps to come, too.
     pub follow: bool,
     /// Only the last ones.
@@ -118,7 +120,10 @@ async fn ask(server: &Server, pool: &str, from: Option<u64>, follow: bool) -> Re
         url.push_str(&format!("&from={from}"));
     }
     let failed = |failure| Failed::Server { url: url.clone(), failure };
-    let answer = Client::default().send(Method::GET, &url, &[], Bytes::new()).await.map_err(failed)?;
+    let bearer = server.token.as_ref().map(|token| format!("Bearer {token}"));
+    let headers: Vec<(&'static str, &str)> =
+        bearer.iter().map(|bearer| ("x-weir-authorization", bearer.as_str())).collect();
+    let answer = Client::default().send(Method::GET, &url, &headers, Bytes::new()).await.map_err(failed)?;
     if !answer.status.is_success() {
         let status = answer.status.as_u16();
         let said = answer.whole().await.map_err(failed)?;
