@@ -36,6 +36,8 @@ pub struct Checked {
     pub bytes: u64,
     /// Good snapshots.
     pub snapshots: usize,
+    /// The state before the first step is known: it is the empty one, or a good snapshot reaches as far.
+    pub begins: bool,
     /// What is not good, in order.
     pub findings: Vec<Finding>,
 }
@@ -73,9 +75,13 @@ pub fn check(logs: &Logs, pool: &str, mut progress: impl FnMut(u64)) -> Result<C
         }
     }
     let mut done = walk.finish();
+    done.begins = done.first.is_none_or(|(first, _)| first == 1);
     for at in logs.snapshots(pool) {
         match Snapshot::read(at) {
-            Ok(_) => done.snapshots += 1,
+            Ok(snapshot) => {
+                done.snapshots += 1;
+                done.begins |= done.first.is_some_and(|(first, _)| snapshot.head.seq + 1 >= first);
+            }
             Err(error) => done.findings.push(Finding { error, next_good: None }),
         }
     }

@@ -80,7 +80,11 @@ pub enum LogError {
         seq: u64,
     },
     /// The high-water mark itself cannot be read.
-    #[error("the high-water mark {} is damaged: {error}", path.display())]
+    #[error(
+        "the high-water mark {} cannot be read: {error}. The way back: `weir log import` from the sealed segments or an \
+         export, into a new directory (what is not sealed yet is not in there)",
+        path.display()
+    )]
     Mark {
         /// The file.
         path: PathBuf,

@@ -79,11 +79,13 @@ impl MarkFile {
     /// # Errors
     /// As [`read`].
     pub fn open(path: &Path) -> Result<(MarkFile, Mark), LogError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|error| LogError::io("open", path, &error))?;
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    LogError::Mark { path: path.to_owned(), error: "it is missing".to_owned() }
+                }
+                _ => LogError::io("open", path, &error),
+            })?;
         let mut best: Option<(u64, Mark)> = None;
         let mut faults = Vec::new();
         for slot in 0..2 {

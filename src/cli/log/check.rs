@@ -15,7 +15,8 @@ use weir_log::say;
 #[command(after_help = "\
 Reads every byte: checksums of blocks and batches, the hash chain, sequences and times across segments and the hot
 window, the snapshots. Each damaged place is named by file, block and first sequence of the batch, with the next sequence
-that is good again. Nothing is changed. Exit code 1 if anything is damaged.
+that is good again. Nothing is changed. Exit code 1 if anything is damaged,
+or if a data directory lacks its beginning and no snapshot makes up for it.
 
 That the decisions follow from the inputs is checked by: weir-replay verify
 
@@ -36,7 +37,7 @@ pub struct Args {
 /// Runs `weir log check`.
 pub fn run(args: &Args) -> Done {
     let opened = args.source.open()?;
-    let mut all = Vec::new();
+    let (mut all, mut served) = (Vec::new(), true);
     for pool in pools(&opened.logs, args.pool.as_deref())? {
         let shown = std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -44,22 +45,25 @@ pub fn run(args: &Args) -> Done {
         let checked = check(&opened.logs, &pool, |steps| bar.set_position(steps));
         bar.finish_and_clear();
         let checked = checked?;
+        let whole = args.source.data.is_none() || checked.begins;
         if !args.json {
-            print(&checked)?;
+            print(&checked, whole)?;
         }
+        served &= whole;
         all.push(checked);
     }
     if args.json {
-        let good = all.iter().all(Checked::is_good);
+        let good = served && all.iter().all(Checked::is_good);
         say!("{}", json!({ "good": good, "pools": all.iter().map(to_json).collect::<Vec<_>>() }))?;
     }
     if all.is_empty() && !args.json {
         say!("no pools in this log")?;
     }
-    Ok(if all.iter().all(Checked::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if served && all.iter().all(Checked::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(checked: &Checked) -> std::io::Result<()> {
+/// `whole`: nothing that a server needs is missing at its beginning (a part of a log needs nothing).
+fn print(checked: &Checked, whole: bool) -> std::io::Result<()> {
     say!("pool {}", checked.pool)?;
     if let (Some((first, at)), Some(head)) = (checked.first, checked.head) {
         say!(
@@ -72,6 +76,14 @@ fn print(checked: &Checked) -> std::io::Result<()> {
         )?;
     }
     say!("  {} snapshots", checked.snapshots)?;
+    if let Some((first, _)) = checked.first.filter(|(first, _)| *first > 1) {
+        match whole {
+            true => say!("  what came before sequence {first} is not here: trimmed, or never part of it")?,
+            false => say!(
+                "  DAMAGED: it begins at sequence {first}, and no good snapshot reaches there: nobody can go on from it"
+            )?,
+        }
+    }
     for finding in &checked.findings {
         say!("  DAMAGED: {}", finding.error)?;
         match finding.next_good {
@@ -79,7 +91,7 @@ fn print(checked: &Checked) -> std::io::Result<()> {
             None => say!("           nothing good after it")?,
         }
     }
-    if checked.is_good() {
+    if whole && checked.is_good() {
         say!("  good: every checksum, the chain, sequences and times")?;
     }
     Ok(())
@@ -94,6 +106,7 @@ fn to_json(checked: &Checked) -> Value {
         "bytes": checked.bytes,
         "firstSequence": checked.first.map(|(seq, _)| seq),
         "lastSequence": checked.head.map(|head| head.seq),
+        "begins": checked.begins,
         "snapshots": checked.snapshots,
         "findings": checked.findings.iter().map(finding).collect::<Vec<_>>(),
     })
