@@ -4,6 +4,7 @@
 //! here, or in the settings, is no path at all.
 
 use http::Method;
+use std::borrow::Cow;
 
 /// Paths whose POST costs the engine something: it is admitted.
 const ADMITTED: [&str; 12] = [
@@ -52,6 +53,10 @@ impl Paths {
 
     /// What becomes of a request. A path that the settings name goes before the usual ones.
     pub fn way(&self, method: &Method, path: &str) -> Way {
+        // An endpoint may resolve it to a path that nobody named.
+        if has_dot_segment(path) {
+            return Way::NoPath;
+        }
         if is_one_of(&self.passed, path) {
             return if matches!(*method, Method::CONNECT | Method::TRACE) { Way::NoPath } else { Way::Pass };
         }
@@ -78,6 +83,36 @@ fn is_one_of(list: &[impl AsRef<str>], path: &str) -> bool {
         Some(stem) => path.strip_prefix(stem).is_some_and(|rest| rest.starts_with('/') && rest.len() > 1),
         None => known.as_ref() == path,
     })
+}
+
+/// Is a segment `.` or `..`, as an endpoint may read it: percent-encoded, between encoded or back slashes, with parameters?
+fn has_dot_segment(path: &str) -> bool {
+    let decoded = decoded(path);
+    let mut segments = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
+    segments.any(|segment| matches!(segment.split(|byte| *byte == b';').next(), Some(b"." | b"..")))
+}
+
+/// A path without its percent-encoding, and without what is encoded in that again.
+fn decoded(path: &str) -> Cow<'_, [u8]> {
+    if !path.contains('%') {
+        return Cow::Borrowed(path.as_bytes());
+    }
+    let mut decoded = Vec::with_capacity(path.len());
+    for byte in path.bytes() {
+        decoded.push(byte);
+        // What was put together may be the end of another one.
+        while let [.., b'%', high, low] = decoded[..] {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            let Some(byte) =
+                digit(high).zip(digit(low)).and_then(|(high, low)| u8::try_from(high << 4 | low).ok())
+            else {
+                break;
+            };
+            decoded.truncate(decoded.len() - 3);
+            decoded.push(byte);
+        }
+    }
+    Cow::Owned(decoded)
 }
 
 #[cfg(test)]
@@ -110,6 +145,44 @@ mod tests {
             (Method::GET, "/", Way::NoPath),
         ] {
             assert_eq!(paths.way(&method, path), want, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_dot_segment_makes_it_no_path() {
+        let own = |list: &[&str]| list.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let paths = Paths::new(&own(&["/own/*"]), &own(&["/tenant/*"]));
+        for rest in [
+            "..",
+            ".",
+            "../../metrics",
+            "a/..",
+            "a/./b",
+            "%2e%2e/x",
+            "%2E./x",
+            ".%2e",
+            "%2e",
+            "a%2f..",
+            "a%2F%2e%2e%2fx",
+            "a\\..",
+            "a%5c..\\x",
+            "a%5C.",
+            "..;/x",
+            "..%3bv=1/x",
+            "%252e%252e/x",
+            "%25252e.",
+            "%%32%65.",
+        ] {
+            for (method, stem) in
+                [(Method::GET, "/v1/models"), (Method::POST, "/own"), (Method::PUT, "/tenant")]
+            {
+                assert_eq!(paths.way(&method, &format!("{stem}/{rest}")), Way::NoPath, "{stem}/{rest}");
+            }
+        }
+        for rest in
+            ["...", "a..b", ".well-known", "Qwen2.5", "a%2fb", "..a", "a;..", "%", "%2", "%zz..", "v1.%31"]
+        {
+            assert_eq!(paths.way(&Method::GET, &format!("/v1/models/{rest}")), Way::Pass, "{rest}");
         }
     }
 }
