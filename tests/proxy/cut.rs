@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use weir::gateway::Options;
 
+const EVENTS: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const USED: &str = "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
 
 #[tokio::test]
@@ -71,6 +73,8 @@ async fn an_answer_that_breaks_off_does_not_look_whole() {
         (vec![events(), chunk(USED), Piece::Close], USED),
         (vec![events(), chunk(USED), send("zz\r\n"), Piece::Close], USED),
         (vec![send(length), Piece::Close], "{\"usage\":"),
+        // What came in one piece with the break as well.
+        (vec![send(&format!("{EVENTS}{:x}\r\n{USED}\r\nzz\r\n", USED.len())), Piece::Close], USED),
     ] {
         let server = Raw::start(pieces).await;
         let rig = Rig::of(&[&server]).await;

@@ -81,6 +81,22 @@ async fn streams_are_passed_on_piece_by_piece_with_their_trailers() {
     assert_eq!(seen.body, ask().as_bytes());
 }
 
+/// Where the body is chunked a length beside it is none, and trailers say nothing that only we say.
+#[tokio::test]
+async fn a_chunked_answer_is_whole_whatever_length_is_said() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n";
+    let end = "0\r\nx-weir-dropped-reason: evicted\r\nconnection: x\r\nx-sum: 7\r\n\r\n";
+    let server = Raw::start(vec![send(head), chunk("abc"), chunk("def"), send(end)]).await;
+    let rig = Rig::of(&[&server]).await;
+    let response = client(rig.world.addr).await.send_request(chat(&ask())).await.unwrap();
+    assert_eq!(response.headers().get("content-length"), None);
+    let body = response.into_body().collect().await.unwrap();
+    let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
+    assert_eq!(body.trailers(), Some(&trailers));
+    assert_eq!(body.to_bytes(), "abcdef");
+    assert_eq!(rig.ended(1).await.0, "Natural");
+}
+
 #[tokio::test]
 async fn a_stream_that_is_reset_ends_and_its_connection_lives() {
     let server = Raw::start(vec![events(), chunk("data: 1\n\n"), Piece::Gate(1), last()]).await;

@@ -167,6 +167,42 @@ async fn hop_by_hop_headers_end_here_and_trailers_go_through() {
     assert_eq!(reply.text(), "abc");
 }
 
+/// Where the body is chunked a length beside it is none.
+#[tokio::test]
+async fn a_chunked_answer_is_whole_whatever_length_is_said() {
+    for length in ["2", "99"] {
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\ntransfer-encoding: chunked\r\n\r\n");
+        let server = Raw::start(vec![send(&head), chunk("abc"), chunk("def"), last()]).await;
+        let rig = Rig::of(&[&server]).await;
+        let reply = rig.chat(&[], &ask()).await;
+        assert_eq!((reply.text(), reply.header("content-length")), ("abcdef".to_owned(), None));
+        assert_eq!(rig.ended(1).await.0, "Natural");
+    }
+}
+
+/// What only we say is not said by an endpoint.
+#[tokio::test]
+async fn our_own_headers_are_not_an_endpoints() {
+    let ours = "x-weir-dropped-reason: evicted\r\nx-llm-d-request-dropped-reason: evicted\r\n\
+                x-weir-admission: other-1\r\nproxy-authenticate: Basic\r\n";
+    let head = format!("HTTP/1.1 429 Too Many Requests\r\n{ours}retry-after: 7\r\n");
+    let server = Raw::start(vec![send(&format!(
+        "{head}transfer-encoding: chunked\r\ntrailer: x-weir-admission, x-sum\r\n\r\n0\r\nx-weir-admission: other-1\r\nx-sum: 7\r\n\r\n"
+    ))])
+    .await;
+    let rig = Rig::of(&[&server]).await;
+    let mut wire = rig.open(&[("te", "trailers"), ("connection", "te")], &ask()).await;
+    let head = wire.until("\r\n\r\n").await;
+    assert!(head.contains("x-weir-admission: default-") && head.contains("retry-after: 7"), "{head}");
+    for gone in ["other-1", "dropped-reason", "proxy-authenticate"] {
+        assert!(!head.contains(gone), "{gone} in {head}");
+    }
+    assert_eq!(wire.until("\r\n\r\n").await, "0\r\nx-sum: 7\r\n\r\n");
+    let passed = rig.world.get("/v1/models").await;
+    assert_eq!((passed.status, passed.header("x-weir-admission")), (429, None));
+}
+
 #[tokio::test]
 async fn what_is_only_looked_at_passes_whatever_the_pool_is() {
     let text = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n";

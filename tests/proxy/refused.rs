@@ -2,7 +2,7 @@
 
 use crate::harness::pushed;
 use crate::raw::{Piece, Raw, send, whole};
-use crate::rig::{Rig, ask};
+use crate::rig::{Rig, Wire, ask, request};
 use serde_json::json;
 use std::net::SocketAddr;
 use weir::gateway::Options;
@@ -68,6 +68,27 @@ async fn c087_paths_that_are_none_take_no_slot() {
     assert_eq!(server.connections(), 0);
 }
 
+/// An endpoint may resolve it to a path that nobody named.
+#[tokio::test]
+async fn a_path_with_a_dot_segment_is_none() {
+    let server = Raw::start(vec![whole("{}")]).await;
+    let more = |proxy: &mut weir::gateway::ProxyOptions| {
+        proxy.pass_paths.push("/tenant/*".to_owned());
+        proxy.admit_paths.push("/own/*".to_owned());
+    };
+    let rig = Rig::with(&[&server], more, Options::default(), pushed(|_| {})).await;
+    for rest in ["../../metrics", "%2e%2e/metrics", "%2E./x", "a%2f..", "a\\..", "."] {
+        for (method, stem) in [("GET", "/v1/models"), ("POST", "/own"), ("DELETE", "/tenant")] {
+            let mut wire = Wire::to(rig.world.addr).await;
+            wire.send(&request(method, &format!("{stem}/{rest}"), &[], "")).await;
+            wire.until("HTTP/1.1 404").await;
+        }
+    }
+    assert!(rig.inputs("Arrived").await.is_empty());
+    assert_eq!(server.connections(), 0);
+    assert_eq!(rig.world.get("/v1/models/Qwen2.5...x").await.status, 200);
+}
+
 #[tokio::test]
 async fn an_endpoint_that_cannot_be_reached_is_said_so() {
     let rig = Rig::of(&[]).await;
@@ -112,7 +133,17 @@ async fn another_endpoint_is_asked_once_where_nothing_was_sent() {
 /// What was sent is never sent twice: it may run.
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_sent_again() {
-    for piece in [Piece::Close, Piece::Reset, send("nonsense\r\n\r\n"), send("HTTP/1.1 200 OK\r\nconte")] {
+    let switched =
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nbytes";
+    for piece in [
+        Piece::Close,
+        Piece::Reset,
+        send("nonsense\r\n\r\n"),
+        send("HTTP/1.1 200 OK\r\nconte"),
+        send(switched),
+        // Right behind its head.
+        send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
+    ] {
         let server = Raw::start(vec![piece, Piece::Close]).await;
         let other = Raw::start(vec![Piece::Close]).await;
         let rig = Rig::of(&[&server, &other]).await;

@@ -292,6 +292,10 @@ impl Call<'_> {
         head::response(&mut head.headers, admission);
         head.version = Version::HTTP_11;
         let patience = self.gateway.options.write_stall_max;
+        if !body.look().await {
+            let admitted = watched.map(|(admitted, _)| (self.pool.handle.name(), admitted));
+            return refusal::gone(&Gone::Broken, caller_id(self.parts), admitted);
+        }
         match watched {
             Some((admitted, mut revoked)) => {
                 // The pool may want it back. Until its first byte is there its caller may yet hear so in plain words.

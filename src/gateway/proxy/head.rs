@@ -1,11 +1,11 @@
 //! Headers on their way through: what belongs to one connection stays with it, what is for us is taken off, the rest
 //! goes on as it came (RFC 9110, 7.6).
 
-use crate::gateway::answer::ADMISSION;
+use crate::gateway::answer::{ADMISSION, LLM_D_DROPPED};
 use crate::gateway::envoy::is_control;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
@@ -19,6 +19,13 @@ const OF_ONE_CONNECTION: [HeaderName; 6] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
+
+/// Headers of a response that are meant for the proxy next to whom they came from.
+const OF_ONE_PROXY: [HeaderName; 2] =
+    [PROXY_AUTHENTICATE, HeaderName::from_static("proxy-authentication-info")];
+
+/// Headers that begin like this are ours.
+const OURS: &str = "x-weir-";
 
 /// How the body of a request goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +73,31 @@ pub fn response(headers: &mut HeaderMap, admission: Option<&str>) {
     for name in named(headers) {
         headers.remove(name);
     }
-    for name in OF_ONE_CONNECTION {
-        headers.remove(name);
+    // Then it is not the length of the body (RFC 9112, 6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
     }
+    strip(headers);
     if let Some(Ok(id)) = admission.map(HeaderValue::from_str) {
         headers.insert(HeaderName::from_static(ADMISSION), id);
+    }
+}
+
+/// The trailers of a response as the caller gets them.
+pub fn trailers(trailers: &mut HeaderMap) {
+    trailers.remove(CONTENT_LENGTH);
+    strip(trailers);
+}
+
+/// Takes off what an endpoint does not say to the caller: what is of its connection, and what only we say.
+fn strip(headers: &mut HeaderMap) {
+    for name in OF_ONE_CONNECTION.iter().chain(&OF_ONE_PROXY) {
+        headers.remove(name);
+    }
+    let is_ours = |name: &HeaderName| name.as_str().starts_with(OURS) || *name == LLM_D_DROPPED;
+    let ours: Vec<HeaderName> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
+    for name in ours {
+        headers.remove(name);
     }
 }
 
@@ -177,13 +204,21 @@ mod tests {
     }
 
     #[test]
-    fn a_response_loses_the_headers_of_its_connection_alone() {
+    fn a_response_loses_the_headers_of_its_connection_and_those_that_are_ours() {
         let mut headers = map(&[
             ("connection", "x-hop, keep-alive"),
             ("x-hop", "1"),
             ("keep-alive", "timeout=5"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "websocket"),
+            ("proxy-authenticate", "Basic"),
+            ("proxy-authentication-info", "a=b"),
+            ("proxy-connection", "close"),
+            ("proxy-status", "edge"),
+            ("x-weir-admission", "other-1"),
+            ("x-weir-admission", "other-2"),
+            ("x-weir-dropped-reason", "evicted"),
+            ("x-llm-d-request-dropped-reason", "evicted"),
             ("trailer", "x-sum"),
             ("content-length", "5"),
             ("retry-after", "3"),
@@ -192,7 +227,7 @@ mod tests {
         response(&mut headers, Some("default-7"));
         let want = [
             ("trailer", "x-sum"),
-            ("content-length", "5"),
+            ("proxy-status", "edge"),
             ("retry-after", "3"),
             ("x-request-id", "r"),
             ("x-weir-admission", "default-7"),

@@ -5,6 +5,7 @@
 //! where hyper would not look (a stream of HTTP/2 without room, a socket without room) and drops the endpoint's connection.
 //! Not here: what happens before the response begins (`forward.rs`).
 
+use super::head;
 use super::refusal;
 use super::upstream::Place;
 use crate::gateway::lease::Lease;
@@ -108,6 +109,9 @@ impl Running {
     pub async fn wait(&mut self) -> bool {
         std::future::poll_fn(|cx| {
             let mut inner = self.shared.lock();
+            if inner.first.is_some() {
+                return Poll::Ready(true);
+            }
             let Some(from) = &mut inner.from else { return Poll::Ready(true) };
             if from.is_end_stream() {
                 return Poll::Ready(true);
@@ -123,6 +127,12 @@ impl Running {
             Poll::Ready(true)
         })
         .await
+    }
+
+    /// Like `wait`, but takes only what is there: false if the endpoint broke off right behind the head.
+    pub async fn look(&mut self) -> bool {
+        let mut wait = std::pin::pin!(self.wait());
+        std::future::poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx) != Poll::Ready(false))).await
     }
 
     /// Ends it before it began.
@@ -258,9 +268,12 @@ impl hyper::body::Body for Running {
             }
         };
         Poll::Ready(match frame {
-            Some(Ok(frame)) => {
+            Some(Ok(mut frame)) => {
                 if let Some(data) = frame.data_ref() {
                     inner.see(data);
+                }
+                if let Some(trailers) = frame.trailers_mut() {
+                    head::trailers(trailers);
                 }
                 // Where nothing can follow, hyper does not ask again.
                 if frame.is_trailers() || inner.from.as_ref().is_some_and(Incoming::is_end_stream) {
@@ -272,7 +285,9 @@ impl hyper::body::Body for Running {
             }
             Some(Err(_)) => {
                 inner.broken();
-                inner.last()
+                // hyper writes what came before, and then asks again.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             None => {
                 inner.end(Termination::Natural);

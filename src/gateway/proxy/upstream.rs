@@ -6,7 +6,7 @@ use crate::gateway::metrics::{GatewayCounters, Metrics};
 use crate::gateway::options::ProxyOptions;
 use crate::gateway::state::PoolFace;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -39,7 +39,7 @@ pub struct Upstreams {
 pub enum NoResponse {
     /// No connection came about: nothing was sent.
     Unreachable(String),
-    /// The connection ended before a response came.
+    /// The connection ended before a response came, or was made something else.
     Broken(String),
 }
 
@@ -130,7 +130,7 @@ impl Upstreams {
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = headers;
-        self.client.request(request).await.map_err(|error| {
+        let response = self.client.request(request).await.map_err(|error| {
             let text = whole(&error);
             if error.is_connect() {
                 GatewayCounters::add(&counters.proxy_unreachable);
@@ -139,7 +139,13 @@ impl Upstreams {
                 GatewayCounters::add(&counters.proxy_broken);
                 NoResponse::Broken(text)
             }
-        })
+        })?;
+        // What follows is no answer, and nobody asked for it.
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            GatewayCounters::add(&counters.proxy_broken);
+            return Err(NoResponse::Broken("the endpoint switched protocols".to_owned()));
+        }
+        Ok(response)
     }
 }
 
