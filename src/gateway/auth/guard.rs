@@ -5,7 +5,7 @@ use super::scope::{Need, Scope, need};
 use super::token::PREFIX;
 use crate::gateway::problem::Fault;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -91,21 +91,48 @@ impl Guard {
     }
 }
 
-/// Takes our token off: from our own header, else from `authorization` if what stands there is ours.
+/// Takes every token of ours off, and our own header whatever it holds. One counts: that of our own header if there is
+/// one, else the one that stands in `authorization`. Other values of `authorization` stay, in their order.
 fn take(headers: &mut HeaderMap) -> Result<Option<Vec<u8>>, Fault> {
-    let name = if headers.contains_key(&OWN) { &OWN } else { &AUTHORIZATION };
-    let Some(value) = headers.get(name) else { return Ok(None) };
-    let token = bearer(value.as_bytes()).map(<[u8]>::to_vec);
-    if token.is_none() && name == AUTHORIZATION {
-        return Ok(None);
+    let own = take_values(headers, &OWN, |_| true);
+    let shared = take_values(headers, &AUTHORIZATION, holds_ours);
+    let (name, shown) =
+        if own.is_empty() { ("authorization", shared) } else { ("x-weir-authorization", own) };
+    let invalid = |why| Fault::Unauthenticated { invalid: true, why };
+    match &shown[..] {
+        [] => Ok(None),
+        [value] => match bearer(value.as_bytes()) {
+            Some(token) => Ok(Some(token.to_vec())),
+            None if name == OWN => Err(invalid("x-weir-authorization is: Bearer weir_…")),
+            None => Err(invalid("authorization with a token of Weir is: Bearer weir_…")),
+        },
+        _ => Err(invalid("there is more than one token")),
     }
-    let one = headers.get_all(name).iter().count() == 1;
-    headers.remove(name);
-    if !one {
-        return Err(Fault::Unauthenticated { invalid: true, why: "there is more than one token" });
+}
+
+/// Takes off the values of this header that are `ours`.
+fn take_values(
+    headers: &mut HeaderMap,
+    name: &HeaderName,
+    ours: impl Fn(&[u8]) -> bool,
+) -> Vec<HeaderValue> {
+    let (taken, kept): (Vec<_>, Vec<_>) =
+        headers.get_all(name).iter().cloned().partition(|value| ours(value.as_bytes()));
+    if !taken.is_empty() {
+        headers.remove(name);
+        for value in kept {
+            headers.append(name.clone(), value);
+        }
     }
-    let why = "x-weir-authorization is: Bearer weir_…";
-    token.map(Some).ok_or(Fault::Unauthenticated { invalid: true, why })
+    taken
+}
+
+/// Is one of our tokens in this value, under whatever scheme or none, alone or in a list?
+fn holds_ours(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').any(|part| {
+        let mut words = part.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        words.any(|word| word.starts_with(PREFIX.as_bytes()))
+    })
 }
 
 /// The token of `Bearer weir_…` (the scheme in any case, RFC 9110 section 11.1).
@@ -174,8 +201,44 @@ mod tests {
             assert_eq!(passed, Ok(()), "{headers:?}");
             assert_eq!(request.extensions().get::<Actor>().unwrap().name(), "a");
             assert!(!request.headers().contains_key("x-weir-authorization"));
-            let kept = request.headers().get("authorization").map(|value| value.to_str().unwrap());
-            assert_eq!(kept, headers.get(1).map(|(_, value)| *value), "what is not ours is kept");
+            assert!(!request.headers().contains_key("authorization"), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn no_token_of_ours_stays_and_nothing_else_goes() {
+        let guard = Guard::default();
+        guard.set(Some(access()));
+        let (own, shared) = ("x-weir-authorization", "authorization");
+        for (headers, passes, kept) in [
+            (&[(own, "Bearer weir_a"), (shared, "Bearer weir_a")][..], true, &[][..]),
+            (&[(shared, "bearer  weir_b"), (own, "Bearer weir_a")], true, &[]),
+            (&[(own, "Bearer weir_a"), (shared, "Bearer sk-1")], true, &["Bearer sk-1"]),
+            (&[(own, "Bearer weir_a"), (shared, "Basic eA=="), (shared, "Bearer weir_b")], true, &["Basic eA=="]),
+            (&[(own, "Bearer weir_a"), (shared, "weir_b"), (shared, "Token weir_b")], true, &[]),
+            (&[(own, "Bearer weir_a"), (shared, "Bearer\tweir_b")], true, &[]),
+            (&[(own, "Bearer weir_a"), (shared, "Bearer sk-1, Bearer weir_b")], true, &[]),
+            (&[(own, "Bearer weir_a"), (own, "Bearer weir_b"), (shared, "Bearer weir_a")], false, &[]),
+            (&[(own, "Bearer sk-1"), (shared, "Bearer weir_a")], false, &[]),
+            (&[(shared, "Bearer sk-1"), (shared, "Bearer weir_a")], true, &["Bearer sk-1"]),
+            (&[(shared, "Bearer weir_a"), (shared, "a"), (shared, "b")], true, &["a", "b"]),
+            (&[(shared, "Bearer weir_a"), (shared, "Bearer weir_b")], false, &[]),
+            (&[(shared, "Token weir_a")], false, &[]),
+            (&[(shared, "Bearer sk-weir_a"), (own, "Bearer weir_a")], true, &["Bearer sk-weir_a"]),
+        ] {
+            let (passed, request) = ask(&guard, "/v1/chat/completions", headers, None);
+            let mut metadata = HeaderMap::new();
+            for (name, value) in headers {
+                metadata.append(*name, value.parse().unwrap());
+            }
+            let called = guard.rpc(&mut metadata, None);
+            assert_eq!((passed.is_ok(), called.is_ok()), (passes, passes), "{headers:?}: {passed:?}");
+            for left in [request.headers(), &metadata] {
+                assert!(!left.contains_key(own), "{headers:?}");
+                let left: Vec<&str> =
+                    left.get_all(shared).iter().map(|value| value.to_str().unwrap()).collect();
+                assert_eq!(left, kept, "{headers:?}");
+            }
         }
     }
 
