@@ -37,7 +37,7 @@ struct Server {
     /// The service: http://HOST:PORT.
     #[arg(long, env = "WEIR_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// A token with the scope `admin`, where the service asks for one.
+    /// A token, where the service asks for one: with the scope `read` to show the pools, `admin` for all else.
     #[arg(long, env = "WEIR_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// Print the service's own answer (JSON).

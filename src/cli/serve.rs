@@ -92,7 +92,19 @@ fn start(args: Args) -> Result<(), Failure> {
 }
 
 fn load(args: &Args) -> Result<Effective, Failure> {
-    let mut settings = weir_config::load(args.config.as_deref(), environment())?;
+    given(args, weir_config::load(args.config.as_deref(), environment())?)
+}
+
+/// The same while it runs by the settings of a file: the file has to be there, with something in it.
+fn load_again(args: &Args, in_force: &Effective) -> Result<Effective, Failure> {
+    match args.config.as_ref().or(in_force.file.as_ref()) {
+        Some(file) => given(args, weir_config::load_again(file, environment())?),
+        None => load(args),
+    }
+}
+
+/// With what the command line says in place of settings.
+fn given(args: &Args, mut settings: Effective) -> Result<Effective, Failure> {
     if let Some(listen) = args.listen {
         settings.settings.listen = listen;
     }
@@ -154,6 +166,8 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let mut telling = tokio::task::spawn_blocking(move || tell(&files));
     let mut told = false;
     let mut look = tokio::time::interval(LOOK_EVERY);
+    // The settings of the file are not those in force: it is not valid, or what it names is not.
+    let mut refused = false;
     loop {
         let asked = tokio::select! {
             done = &mut telling, if !told => {
@@ -167,15 +181,29 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
             _ = hangup.recv() => true,
             _ = look.tick() => false,
         };
-        let (settings_changed, door_changed) = (file.changed(), door.changed());
-        if asked || settings_changed {
-            reload(&service, &args, &mut settings, &mut folder).await;
-            door = Watched::new(door_files(&settings.settings));
-        } else if door_changed {
+        // Only the looks of the clock are far enough apart to see a file rest.
+        let (settings_changed, door_changed) =
+            if asked { (false, false) } else { (file.changed(), door.changed()) };
+        let mut done = false;
+        if asked || settings_changed || (refused && door_changed) {
+            file.read();
+            let mut doors = door.clone();
+            doors.read();
+            done = reload(&service, &args, &mut settings, &mut folder).await;
+            refused = !done;
+            if done {
+                doors.follow(door_files(&settings.settings));
+                door = doors;
+            }
+        }
+        // Who may do what changes even while the settings are not valid.
+        if door_changed && !done {
             match service.reload_access(&settings) {
                 Ok(()) => {
                     tracing::info!("tokens and certificates were read again");
-                    service.note_reload(Ok(()));
+                    if !refused {
+                        service.note_reload(Ok(()));
+                    }
                 }
                 Err(error) => {
                     tracing::error!("tokens and certificates are not changed: {error}");
@@ -239,13 +267,14 @@ fn say_openness(service: &Service, args: &Args) {
     }
 }
 
-async fn reload(service: &Service, args: &Args, settings: &mut Effective, folder: &mut Objectives) {
-    let mut new = match load(args) {
+/// True if the settings of the file are in force.
+async fn reload(service: &Service, args: &Args, settings: &mut Effective, folder: &mut Objectives) -> bool {
+    let mut new = match load_again(args, settings) {
         Ok(new) => new,
         Err(mistakes) => {
             tracing::error!("the settings are not changed: {mistakes}");
             service.note_reload(Err(mistakes.to_string()));
-            return;
+            return false;
         }
     };
     folder.follow(&mut new);
@@ -258,10 +287,12 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective, folder
             tracing::info!("other settings are in force");
             service.note_reload(Ok(()));
             *settings = new;
+            true
         }
         Err(error) => {
             tracing::error!("not all settings could be changed: {error}");
             service.note_reload(Err(format!("not all settings could be changed: {error}")));
+            false
         }
     }
 }

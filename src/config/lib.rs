@@ -36,7 +36,7 @@ pub use effective::*;
 pub use env::PREFIX as ENV_PREFIX;
 pub use eviction::derived_grace;
 pub use layers::layer;
-pub use load::{DEFAULT_FILE, DEFAULT_POOL, from_text, load, resolve};
+pub use load::{DEFAULT_FILE, DEFAULT_POOL, from_text, load, load_again, resolve};
 pub use nearest::nearest;
 pub use node::{Entry, Node, Origin, Value};
 pub use objectives::{Folder as ObjectivesFolder, ObjectError, Objective, read_objects};

@@ -5,7 +5,7 @@ use crate::env::overlay;
 use crate::gates;
 use crate::node::{Node, Origin, Value};
 use crate::pool::{self, Source};
-use crate::report::{Mistake, MistakeKind, Mistakes};
+use crate::report::{Mistake, MistakeKind, Mistakes, Notice};
 use crate::section::{Reading, Section};
 use crate::service;
 use crate::table::Kind;
@@ -33,14 +33,50 @@ pub fn load(
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
     };
     let Some(file) = found else { return resolve(empty(), env) };
-    let name = file.display().to_string();
-    let text = read(&file).map_err(|found| Mistakes {
-        file: Some(name.clone()),
-        list: vec![whole(found, "a readable file of UTF-8 text", Origin::Given)],
-    })?;
-    match from_text(&text, env) {
+    let document = document_of(&file)?;
+    let nothing = document.value == Value::Null;
+    let mut effective = resolve_of(file, document, env)?;
+    if nothing {
+        let path = effective.file.iter().map(|file| file.display().to_string()).collect();
+        let text = "nothing stands in the file: the built-in defaults hold".to_owned();
+        effective.warnings.push(Notice { path, text });
+    }
+    Ok(effective)
+}
+
+/// Loads the file once more, for a service that runs by it: a file that says nothing is then not meant as settings. It
+/// is perhaps being written.
+///
+/// # Errors
+/// As [`load`], or nothing stands in the file.
+pub fn load_again(
+    file: &Path,
+    env: impl IntoIterator<Item = (String, String)>,
+) -> Result<Effective, Mistakes> {
+    let document = document_of(file)?;
+    if document.value == Value::Null {
+        let allowed = "allowed: a document with settings; {} for the built-in defaults";
+        let list = vec![whole("nothing stands in the file", allowed, Origin::Given)];
+        return Err(Mistakes { file: Some(file.display().to_string()), list });
+    }
+    resolve_of(file.to_owned(), document, env)
+}
+
+/// The document in this file.
+fn document_of(file: &Path) -> Result<Node, Mistakes> {
+    let named = |list| Mistakes { file: Some(file.display().to_string()), list };
+    let unread = |found| named(vec![whole(found, "a readable file of UTF-8 text", Origin::Given)]);
+    parsed(&read(file).map_err(unread)?).map_err(|mistakes| named(mistakes.list))
+}
+
+fn resolve_of(
+    file: PathBuf,
+    document: Node,
+    env: impl IntoIterator<Item = (String, String)>,
+) -> Result<Effective, Mistakes> {
+    match resolve(document, env) {
         Ok(effective) => Ok(Effective { file: Some(file), ..effective }),
-        Err(mistakes) => Err(Mistakes { file: Some(name), ..mistakes }),
+        Err(mistakes) => Err(Mistakes { file: Some(file.display().to_string()), ..mistakes }),
     }
 }
 
@@ -49,16 +85,14 @@ pub fn load(
 /// # Errors
 /// Every mistake at once; for text that is not YAML, that alone.
 pub fn from_text(text: &str, env: impl IntoIterator<Item = (String, String)>) -> Result<Effective, Mistakes> {
-    match yaml::parse(text) {
-        Ok(document) => resolve(document, env),
-        Err(error) => {
-            let origin = error.line.map_or(Origin::Given, Origin::Line);
-            Err(Mistakes {
-                file: None,
-                list: vec![whole(error.message, "allowed: one YAML document", origin)],
-            })
-        }
-    }
+    resolve(parsed(text)?, env)
+}
+
+fn parsed(text: &str) -> Result<Node, Mistakes> {
+    yaml::parse(text).map_err(|error| {
+        let origin = error.line.map_or(Origin::Given, Origin::Line);
+        Mistakes { file: None, list: vec![whole(error.message, "allowed: one YAML document", origin)] }
+    })
 }
 
 /// Resolves a document; `env` is laid over it.

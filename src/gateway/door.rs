@@ -49,7 +49,7 @@ pub fn open(settings: &Settings) -> Result<Door, DoorError> {
 impl Door {
     /// Puts it before a gateway that serves nothing yet.
     pub fn set(self, gateway: &Gateway) {
-        gateway.guard.set(self.access);
+        admit(gateway, self.access);
         if let Some(tls) = self.tls {
             // Set once, by us.
             let _ = gateway.tls.set(tls);
@@ -68,8 +68,17 @@ pub fn reopen(gateway: &Gateway, settings: &Settings, listening: &[SocketAddr]) 
     if let (Some(tls), Some(now)) = (gateway.tls.get(), &settings.gateway.tls) {
         tls.reload(&options(now))?;
     }
-    gateway.guard.set(access);
+    admit(gateway, access);
     Ok(())
+}
+
+/// From here on these are let in. What is hardly meant is said.
+fn admit(gateway: &Gateway, access: Option<Access>) {
+    let is_there = |pool: &str| gateway.pool(Some(pool)).is_ok();
+    for (caller, pool) in access.iter().flat_map(|access| access.bound_elsewhere(is_there)) {
+        tracing::warn!("tokens file: {caller:?} is bound to the pool {pool:?}, which is not there");
+    }
+    gateway.guard.set(access);
 }
 
 /// The files that it is read from.

@@ -216,3 +216,13 @@ async fn a_pause_outlives_the_process() {
     served.signal("TERM");
     assert_eq!(served.ended(), Some(0));
 }
+
+#[test]
+fn the_help_names_the_scope_that_the_pools_take() {
+    let help = Command::new(env!("CARGO_BIN_EXE_weir")).args(["admin", "pools", "--help"]).output();
+    let text = String::from_utf8(help.unwrap().stdout).unwrap();
+    assert!(
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("the scope `read` to show the pools"),
+        "{text}"
+    );
+}

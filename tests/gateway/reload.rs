@@ -189,3 +189,106 @@ async fn a_shortened_budget_counts_from_the_same_instant() {
     assert!(ended >= due, "queued {queued}, settings {changed}, ended {ended}");
     assert_eq!(evicted[0]["waited"], ended - queued);
 }
+
+/// `: > weir.yaml`, or an editor that empties the file before it writes it, does not put the defaults in force.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_file_is_no_reload() {
+    let good = |cap: u32| settings("{drainTimeout: 0s}", &format!("maxRequests: {cap}"));
+    let served = Served::start(&good(40));
+    let before = digest(&served).await;
+    let reason = async || served.get("/readyz").await.json()["lastReloadError"].clone();
+    for (text, signal) in [("", false), ("# to be written\n", true), ("---\n", true)] {
+        std::fs::write(served.file(), text).unwrap();
+        if signal {
+            served.signal("HUP");
+        }
+        served.said("the settings are not changed");
+        served.until("the reason", async || reason().await.is_string()).await;
+        let said = reason().await;
+        for words in ["weir.yaml", "nothing stands in the file"] {
+            assert!(said.as_str().unwrap().contains(words), "{text:?}: {said}");
+        }
+        assert_eq!((digest(&served).await, cap(&served).await), (before.clone(), json!(40)), "{text:?}");
+    }
+    std::fs::remove_file(served.file()).unwrap();
+    served.signal("HUP");
+    served.said("the settings are not changed");
+    assert_eq!(digest(&served).await, before, "nor does one that is gone");
+    std::fs::write(served.file(), good(5)).unwrap();
+    served.until("the cap of 5", async || cap(&served).await == 5).await;
+    served.until("that all is well", async || reason().await.is_null()).await;
+}
+
+#[test]
+fn a_file_that_is_empty_at_the_start_is_said_to_be() {
+    let mut served = Served::start_in(tempfile::tempdir().unwrap(), "# none\n", &["--listen", "127.0.0.1:0"]);
+    served.said("nothing stands in the file: the built-in defaults hold");
+    served.signal("TERM");
+    assert_eq!(served.ended(), Some(0));
+}
+
+/// Callers that are bound to pools that are not there are named; an empty tokens file is refused, whenever it is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tokens_file_has_something_in_it_and_its_pools_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tokens.yaml");
+    let token = |pool: &str| {
+        let digest = weir::gateway::auth::Digest::of(b"weir_reader");
+        format!("tokens: [{{name: rita, sha256: \"{digest}\", scopes: [read], pools: [{pool}]}}]\n")
+    };
+    std::fs::write(&file, token("zzz")).unwrap();
+    let auth = format!("{{drainTimeout: 0s, auth: {{tokensFile: \"{}\"}}}}", file.display());
+    let with = |cap: u32| settings(&auth, &format!("maxRequests: {cap}"));
+    let mut served = Served::start_in(dir, &with(40), &[]);
+    served.said("\"rita\" is bound to the pool \"zzz\", which is not there");
+    let status = async |served: &Served| {
+        let token = [("authorization", "Bearer weir_reader")];
+        call(served.addr, "GET", "/v1/pools/default", &token, b"").await.status
+    };
+    let reason = async |served: &Served| served.get("/readyz").await.json()["lastReloadError"].clone();
+    assert_eq!(status(&served).await, 403);
+    std::fs::write(&file, token("default")).unwrap();
+    served.until("the pool", async || status(&served).await == 200).await;
+
+    std::fs::write(&file, "").unwrap();
+    served.until("the refusal", async || reason(&served).await.is_string()).await;
+    let said = reason(&served).await;
+    assert!(
+        said.as_str().unwrap().contains("tokens.yaml") && said.as_str().unwrap().contains("empty"),
+        "{said}"
+    );
+    assert_eq!(status(&served).await, 200, "who was known is known");
+    // With other settings the file is read as well; once it can be, they hold.
+    std::fs::write(served.file(), with(5)).unwrap();
+    served.signal("HUP");
+    served.said("not all settings could be changed");
+    std::fs::write(&file, token("default, yyy")).unwrap();
+    served.said("\"rita\" is bound to the pool \"yyy\"");
+    served.until("that all is well", async || reason(&served).await.is_null()).await;
+    let pool =
+        call(served.addr, "GET", "/v1/pools/default", &[("authorization", "Bearer weir_reader")], b"").await;
+    assert_eq!(pool.json()["queue"]["maxRequests"], 5);
+
+    // Tokens change even while the settings are not valid, whose reason stays.
+    std::fs::write(served.file(), "").unwrap();
+    served.until("the refusal", async || reason(&served).await.is_string()).await;
+    std::fs::write(&file, "tokens: []\n").unwrap();
+    served.until("that nobody is let in", async || status(&served).await == 401).await;
+    assert!(reason(&served).await.as_str().unwrap().contains("nothing stands in the file"));
+    served.signal("TERM");
+    assert_eq!(served.ended(), Some(0));
+
+    std::fs::write(&file, "# nobody yet\n").unwrap();
+    std::fs::write(served.file(), with(5)).unwrap();
+    let start = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(served.file())
+        .current_dir(served.dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(start.stderr).unwrap();
+    assert!(
+        !start.status.success() && said.contains("tokens.yaml") && said.contains("an empty document"),
+        "{said}"
+    );
+}

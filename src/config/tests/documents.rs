@@ -426,3 +426,22 @@ pools:
     let wrong = from_text("pools: {default: {eviction: {maxRevocationsPerDecision: 0}}}\n", []);
     assert!(wrong.unwrap_err().to_string().contains("maxRevocationsPerDecision"));
 }
+
+#[test]
+fn a_file_with_nothing_in_it_is_told_and_is_nothing_to_load_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("weir.yaml");
+    for text in ["", "\n", "# a comment\n", "---\n", "~\n"] {
+        fs::write(&file, text).unwrap();
+        let first = load(Some(&file), []).unwrap();
+        assert!(first.warnings[0].to_string().contains("nothing stands in the file"), "{text:?}");
+        let again = weir_config::load_again(&file, [("WEIR__FLOWCONTROL__MAXREQUESTS".into(), "5".into())]);
+        let again = again.map(|_| ()).unwrap_err().to_string();
+        assert!(again.contains("weir.yaml") && again.contains("nothing stands in the file"), "{again}");
+    }
+    for text in ["{}", "flowControl:\n"] {
+        fs::write(&file, text).unwrap();
+        assert!(load(Some(&file), []).unwrap().warnings.is_empty(), "{text}");
+        assert_eq!(weir_config::load_again(&file, []).unwrap().file, Some(file.clone()), "{text}");
+    }
+}

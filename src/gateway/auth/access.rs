@@ -110,6 +110,16 @@ impl Access {
         self.len() == (0, 0) && !self.any_certificate
     }
 
+    /// The callers that are bound to pools that are not there, each with such a pool.
+    pub fn bound_elsewhere(&self, is_there: impl Fn(&str) -> bool) -> BTreeSet<(&str, &str)> {
+        let tokens = self.tokens.values().map(|(_, actor)| actor);
+        let actors = tokens.chain(self.certificates.values());
+        let bound = actors.flat_map(|Actor(entry)| {
+            entry.pools.iter().flatten().map(|pool| (entry.name.as_str(), pool.as_str()))
+        });
+        bound.filter(|(_, pool)| !is_there(pool)).collect()
+    }
+
     /// Whose token is this?
     pub fn token(&self, presented: &[u8]) -> Option<&Actor> {
         let digest = Digest::of(presented);

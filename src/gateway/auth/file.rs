@@ -81,6 +81,11 @@ pub fn read(text: &str) -> Result<Access, FileError> {
         // Not the parser's words: they may repeat what stands there.
         refuse(&origin, "the tokens file", "text that is not YAML", "tokens and certificates")
     })?;
+    if document.value == Value::Null {
+        // Perhaps being written; nobody is meant only where that is said.
+        let allowed = "tokens and certificates; `tokens: []` for nobody";
+        return Err(refuse(&Origin::Given, "the tokens file", "an empty document", allowed));
+    }
     known(&document, "the tokens file", &["tokens", "certificates"])?;
     let mut access = Access::default();
     let mut names = BTreeSet::new();
@@ -155,9 +160,6 @@ fn caller(node: &Node, what: &str, names: &mut BTreeSet<String>) -> Result<Entry
 
 fn known(node: &Node, what: &str, keys: &[&str]) -> Result<(), FileError> {
     let allowed = || format!("a section with {}", keys.join(", "));
-    if node.value == Value::Null && keys.contains(&"tokens") {
-        return Ok(());
-    }
     if !matches!(node.value, Value::Map(_)) {
         return Err(refuse(&node.origin, what, "no section", allowed()));
     }
@@ -269,7 +271,6 @@ mod tests {
         let envoy = access.certificate(&["x".to_owned(), "envoy.svc".to_owned()]).unwrap();
         assert_eq!((envoy.name(), envoy.max_priority()), ("envoy", Some(5)));
         assert!(access.certificate(&["x".to_owned()]).is_none());
-        assert!(read("").unwrap().is_empty());
         assert!(read("tokens: []").unwrap().is_empty());
     }
 
@@ -295,6 +296,8 @@ mod tests {
                 "tokens[0].pools",
                 "0 texts",
             ),
+            (String::new(), "the tokens file", "an empty document, allowed: tokens and certificates"),
+            ("# weir_SECRET\n---\n".to_owned(), "the tokens file", "an empty document"),
             ("weir_SECRET".to_owned(), "the tokens file", "no section"),
             ("tokens: {a: weir_SECRET".to_owned(), "the tokens file", "not YAML"),
             ("tokens: 7".to_owned(), "tokens", "no list"),

@@ -111,11 +111,7 @@ fn take(headers: &mut HeaderMap) -> Result<Option<Vec<u8>>, Fault> {
 }
 
 /// Takes off the values of this header that are `ours`.
-fn take_values(
-    headers: &mut HeaderMap,
-    name: &HeaderName,
-    ours: impl Fn(&[u8]) -> bool,
-) -> Vec<HeaderValue> {
+fn take_values(headers: &mut HeaderMap, name: &HeaderName, ours: impl Fn(&[u8]) -> bool) -> Vec<HeaderValue> {
     let (taken, kept): (Vec<_>, Vec<_>) =
         headers.get_all(name).iter().cloned().partition(|value| ours(value.as_bytes()));
     if !taken.is_empty() {
@@ -214,7 +210,11 @@ mod tests {
             (&[(own, "Bearer weir_a"), (shared, "Bearer weir_a")][..], true, &[][..]),
             (&[(shared, "bearer  weir_b"), (own, "Bearer weir_a")], true, &[]),
             (&[(own, "Bearer weir_a"), (shared, "Bearer sk-1")], true, &["Bearer sk-1"]),
-            (&[(own, "Bearer weir_a"), (shared, "Basic eA=="), (shared, "Bearer weir_b")], true, &["Basic eA=="]),
+            (
+                &[(own, "Bearer weir_a"), (shared, "Basic eA=="), (shared, "Bearer weir_b")],
+                true,
+                &["Basic eA=="],
+            ),
             (&[(own, "Bearer weir_a"), (shared, "weir_b"), (shared, "Token weir_b")], true, &[]),
             (&[(own, "Bearer weir_a"), (shared, "Bearer\tweir_b")], true, &[]),
             (&[(own, "Bearer weir_a"), (shared, "Bearer sk-1, Bearer weir_b")], true, &[]),
