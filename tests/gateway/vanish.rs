@@ -13,14 +13,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Callers of each kind.
+/// Callers of each kind, where there is time for them.
 const MANY: usize = 10_000;
+/// The same beside other tests on a busy machine.
+const FEWER: usize = 3_000;
 
 /// Connections that are being opened at once: less than the system holds for a listener.
 const AT_ONCE: usize = 250;
 
 /// How long a half request is waited for: longer than it takes to send them all.
-const STALL: &str = "15s";
+const STALL: &str = "20s";
 
 /// The longest that any of it may take.
 const LONG: Duration = Duration::from_secs(120);
@@ -31,23 +33,23 @@ const KEPT_MIB: u64 = 128;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_stall_or_vanish_take_nothing_with_them() {
-    waves(1).await;
+    waves(1, FEWER).await;
 }
 
-/// The same again and again: what is kept does not grow.
+/// Ten thousand of each, again and again: what is kept does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "two minutes; cargo test --test gateway vanish -- --ignored --nocapture"]
+#[ignore = "two minutes alone; cargo test --test gateway vanish -- --ignored --nocapture"]
 async fn wave_upon_wave_leaves_nothing() {
-    waves(3).await;
+    waves(3, MANY).await;
 }
 
-async fn waves(waves: usize) {
-    let many = with_files_for(MANY);
+async fn waves(waves: usize, many: usize) {
+    let many = with_files_for(many);
     let text = settings(
         &format!(
             "{{drainTimeout: 0s, log: {{cacheBytes: 1Mi, rotateBytes: 1Mi}}, gateway: {{headTimeout: {STALL}, bodyTimeout: {STALL}}}}}"
         ),
-        "priorityBands: [{priority: 0, maxRequests: 20000}]",
+        "defaultRequestTTL: 10m, priorityBands: [{priority: 0, maxRequests: 20000}]",
     );
     let mut served = Served::start_in(tempfile::tempdir().unwrap(), &text, &[]);
     saturate(&served).await;
@@ -90,11 +92,8 @@ async fn waves(waves: usize) {
     assert_eq!(served.ended(), Some(0));
     let evicted = Served::outcomes(&served.log());
     assert_eq!(evicted.len(), waves * many);
-    assert!(
-        evicted.iter().all(|outcome| outcome == "EvictedContextCancelled ContextCancelled"),
-        "{:?}",
-        evicted[0]
-    );
+    let other = evicted.iter().find(|outcome| *outcome != "EvictedContextCancelled ContextCancelled");
+    assert_eq!(other, None);
 }
 
 /// This process opens as many files as well; where it may not, there are fewer callers, and it says so.
