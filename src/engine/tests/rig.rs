@@ -254,12 +254,15 @@ impl Rig {
     }
 }
 
+/// Between two looks, so that who looks does not keep the locks from those who work.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Waits for a condition; a test that waits longer than this has failed.
 pub fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !holds() {
         assert!(Instant::now() < until, "waited too long for {what}");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -272,7 +275,7 @@ pub fn wait_for<F: Future>(future: F) -> F::Output {
             return output;
         }
         assert!(Instant::now() < until, "waited too long for an answer");
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 
