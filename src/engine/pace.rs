@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(super) const FULL: usize = 192;
 /// After a batch of at least so many steps others are likely to follow.
 const BUSY: usize = 8;
-/// From one batch to the next, at least, while there is time: a wait of two flushes is the most that this adds to.
+/// From one batch to the next, at least, while there is time.
 const PACE: Duration = Duration::from_micros(500);
 /// The same where the processors are the limit: there fewer batches are more requests.
 const PACE_CROWDED: Duration = Duration::from_millis(3);

@@ -22,6 +22,11 @@ pub async fn bare() -> io::Result<SocketAddr> {
     let admit = post(move |_: Bytes| async move { (json, BARE_ADMISSION) });
     let complete = post(move |_: Bytes| async move { (json, BARE_COMPLETION) });
     let app = Router::new().route("/v1/admissions", admit).route("/v1/admissions/{id}/complete", complete);
+    serve(app).await
+}
+
+/// Serves a twin until the runtime ends.
+pub async fn serve(app: Router) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let addr = listener.local_addr()?;
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));

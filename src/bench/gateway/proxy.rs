@@ -1,13 +1,12 @@
 //! The reverse proxy in front of a model server that answers at once, beside a pass-through proxy on the same client
 //! library.
 
-use super::held::whole;
+use super::held::{serve, whole};
 use super::turn;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use bytes::Bytes;
 use http::{StatusCode, Uri};
@@ -18,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// A model server's answer of a few words, with what was used.
 const ANSWER: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"It depends on who asks, and when."},"finish_reason":"stop"}],"usage":{"prompt_tokens":24,"completion_tokens":8,"total_tokens":32}}"#;
@@ -49,14 +48,6 @@ async fn pass(State(to): State<Pass>, mut request: Request) -> Result<Response, 
     *request.uri_mut() = format!("http://{}{path}", to.upstream).parse::<Uri>().map_err(|e| bad(&e))?;
     let response = to.client.request(request).await.map_err(|e| bad(&e))?;
     Ok(response.map(Body::new))
-}
-
-async fn serve(app: Router) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let addr = listener.local_addr()?;
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    Ok(addr)
 }
 
 /// Callers of a proxy.

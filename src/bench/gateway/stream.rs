@@ -1,13 +1,12 @@
 //! The event stream over HTTP/1.1, ended by a completion on another connection, beside an axum handler that streams as
 //! many bytes and ends in the same way.
 
-use super::held::{admission, broken, completion, find, id, whole};
+use super::held::{admission, broken, completion, find, id, serve, whole};
 use super::turn;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::routing::post;
-use axum::serve::ListenerExt;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -16,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -42,11 +41,7 @@ pub async fn bare() -> io::Result<SocketAddr> {
         .route("/v1/admissions", post(admit))
         .route("/v1/admissions/{id}/complete", post(complete))
         .with_state(Shared::default());
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let addr = listener.local_addr()?;
-    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    Ok(addr)
+    serve(app).await
 }
 
 async fn admit(State(open): State<Shared>, _: Bytes) -> ([(&'static str, &'static str); 1], Body) {
