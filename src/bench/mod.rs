@@ -6,6 +6,7 @@ mod alloc;
 mod credit;
 mod drain;
 mod drain_http;
+pub mod eviction;
 mod expiry;
 mod gateway;
 mod kernel;
@@ -32,6 +33,8 @@ pub enum Bench {
     Expiry,
     /// In-flight credit against the raw gauge and against one dispatch per millisecond, in virtual time.
     Credit,
+    /// The closed loop of taking running requests back, in virtual time: sensors, graces, caps, bursts.
+    Eviction,
     /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
     /// pass-through proxy.
     Gateway,
@@ -63,6 +66,7 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Expiry => expiry::run(budget),
         Bench::Volume => volume::run(budget),
         Bench::Credit => credit::run(budget),
+        Bench::Eviction => eviction::run(),
         Bench::Gateway => gateway::run(budget),
     }
 }

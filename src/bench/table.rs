@@ -50,6 +50,8 @@ pub struct Findings {
     pub cases: Vec<Case>,
     /// What a reader should know of them.
     pub notes: Vec<String>,
+    /// For people, in place of a line per figure where these are too many: whole lines.
+    pub own_table: Option<String>,
 }
 
 impl Findings {
@@ -75,6 +77,16 @@ impl Findings {
 
     /// As a table with the notes below.
     pub fn table(&self) -> String {
+        let mut out = self.own_table.clone().unwrap_or_else(|| self.lines());
+        for note in &self.notes {
+            // Writing to a string cannot fail.
+            let _infallible = writeln!(out, "  {note}");
+        }
+        out
+    }
+
+    /// A line per figure.
+    fn lines(&self) -> String {
         let wide = self.cases.iter().map(|case| case.name.len()).max().unwrap_or(0).max(4);
         let mut out = format!(
             "{:wide$} {:>14} {:12} {:>14} {:>8}  {}\n",
@@ -92,9 +104,6 @@ impl Findings {
                 case.unit,
                 case.target
             );
-        }
-        for note in &self.notes {
-            let _infallible = writeln!(out, "  {note}");
         }
         out
     }
@@ -126,7 +135,7 @@ mod tests {
         let findings = Findings {
             bench: "x",
             cases: vec![Case::alone("a", 5.0, "ms"), Case::beside("b", 5.0, "1/s", 10.0)],
-            notes: vec![],
+            ..Findings::default()
         };
         let json = findings.json();
         assert_eq!(json["cases"][0]["ratio"], Value::Null);

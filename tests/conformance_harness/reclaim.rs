@@ -12,9 +12,7 @@ use super::world::World;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use weir_kernel::sizing::{Question, needed};
-use weir_kernel::{
-    Arrival, Cause, Detector, Face, Input, Micros, Ratio, RequestId, RevocationEnd, UsageLimit,
-};
+use weir_kernel::{Arrival, Cause, Detector, Input, Micros, Ratio, RequestId, RevocationEnd, UsageLimit};
 
 /// The operations of a pool that this module knows.
 pub const OPS: [&str; 8] = ["track", "untrack", "peek", "victims", "evict", "reclaim", "gate", "confirm"];
@@ -206,28 +204,6 @@ impl Engine {
         priority: i32,
         dispatched_at: Micros,
     ) -> Result<(), String> {
-        self.restate(|events| {
-            use weir_kernel::{Event, Outcome, RestatedLease, Whereabouts};
-            if let Some(Event::RestatedCore(core)) = events.first_mut() {
-                // Arrivals, and after three counters the outcomes.
-                core.counters[0] += 1;
-                core.counters[3 + Outcome::Dispatched.index()] += 1;
-            }
-            events.push(Event::RestatedLease(Box::new(RestatedLease {
-                request,
-                priority,
-                at: Whereabouts::Unknown,
-                dispatched_at,
-                heard_at: dispatched_at,
-                prompt_tokens: 0,
-                output_estimate: 0,
-                program: None,
-                first_byte: false,
-                face: Face::Proxy,
-                orphan: false,
-                doomed: false,
-                key: None,
-            })));
-        })
+        self.restate(|events| weir::bench::eviction::restate_lease(events, request, priority, dispatched_at))
     }
 }
