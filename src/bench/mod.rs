@@ -12,6 +12,7 @@ mod gateway;
 mod kernel;
 mod log;
 mod pool;
+mod qos;
 mod rig;
 mod table;
 mod volume;
@@ -35,6 +36,8 @@ pub enum Bench {
     Credit,
     /// The closed loop of taking running requests back, in virtual time: sensors, graces, caps, bursts.
     Eviction,
+    /// Interactive and batch tenants on one pool under each way to run it, in virtual time.
+    Qos,
     /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
     /// pass-through proxy.
     Gateway,
@@ -67,6 +70,7 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Volume => volume::run(budget),
         Bench::Credit => credit::run(budget),
         Bench::Eviction => eviction::run(),
+        Bench::Qos => qos::run(budget),
         Bench::Gateway => gateway::run(budget),
     }
 }

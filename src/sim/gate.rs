@@ -34,7 +34,11 @@ pub struct KernelGate<S> {
     numbers: BTreeMap<RequestId, (usize, u32)>,
     ids: Vec<Option<RequestId>>,
     admitted: Vec<(usize, usize)>,
+    revoked: Vec<usize>,
     refused: u64,
+    face: Face,
+    /// By class, where the engine is told.
+    ranks: Vec<i32>,
     sink: S,
 }
 
@@ -76,7 +80,10 @@ impl<S: FnMut(Step)> KernelGate<S> {
             numbers: BTreeMap::new(),
             ids: vec![None; requests],
             admitted: Vec::new(),
+            revoked: Vec::new(),
             refused: 0,
+            face: Face::Held,
+            ranks: Vec::new(),
             sink,
         };
         let wall = gate.base;
@@ -90,6 +97,20 @@ impl<S: FnMut(Step)> KernelGate<S> {
         let set = priorities.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect();
         gate.feed(Micros::ZERO, Input::ObjectivesChanged(ObjectivesChange { set, removed: Vec::new() }));
         Ok(gate)
+    }
+
+    /// Its requests come in by this face. (Only one that can be told is taken back.)
+    #[must_use]
+    pub fn through(self, face: Face) -> Self {
+        KernelGate { face, ..self }
+    }
+
+    /// The engine is told the priority of each request, as `enginePriority: vllm` does: lower goes first.
+    #[must_use]
+    pub fn engine_priority(self, priorities: &[(&str, i32)]) -> Self {
+        let of = |name: &str| priorities.iter().find(|(known, _)| *known == name).map_or(0, |(_, p)| *p);
+        let ranks = self.classes.classes.iter().map(|class| of(class.name()).saturating_neg()).collect();
+        KernelGate { ranks, ..self }
     }
 
     /// The kernel's state.
@@ -115,12 +136,33 @@ impl<S: FnMut(Step)> KernelGate<S> {
                     }
                 }
                 Event::Rejected(_) | Event::Evicted(_) => self.refused += 1,
+                Event::RevocationIssued(issued) => {
+                    self.revoked.extend(self.numbers.get(&issued.request).map(|(n, _)| *n));
+                }
                 _ => {}
             }
         }
         let seq = step.seq;
         (self.sink)(step);
         seq
+    }
+}
+
+impl<S: FnMut(Step)> KernelGate<S> {
+    fn ended(
+        &mut self,
+        at: Micros,
+        n: usize,
+        request: &Planned,
+        termination: Termination,
+        usage: Option<Usage>,
+    ) {
+        let Some(id) = self.ids[n] else { return };
+        self.numbers.remove(&id);
+        if self.choice == Choice::LeastGiven {
+            self.scheduler.end(at, n, request);
+        }
+        self.feed(at, Input::Ended(Ended { request: id, termination, usage }));
     }
 }
 
@@ -139,7 +181,7 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
             bytes: u64::from(request.prompt) * 2,
             prompt_tokens: Some(request.prompt),
             received_at: self.base + at,
-            face: Face::Held,
+            face: self.face,
             choose_endpoint: self.choice == Choice::Kernel,
             ..Arrival::default()
         };
@@ -168,13 +210,20 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
     }
 
     fn end(&mut self, at: Micros, n: usize, request: &Planned) {
-        let Some(id) = self.ids[n] else { return };
-        self.numbers.remove(&id);
-        if self.choice == Choice::LeastGiven {
-            self.scheduler.end(at, n, request);
-        }
         let usage = Some(Usage { prompt: request.prompt, completion: request.output });
-        self.feed(at, Input::Ended(Ended { request: id, termination: Termination::Natural, usage }));
+        self.ended(at, n, request, Termination::Natural, usage);
+    }
+
+    fn rank(&self, request: &Planned) -> i32 {
+        self.ranks.get(request.class).copied().unwrap_or(0)
+    }
+
+    fn revoked(&mut self, into: &mut Vec<usize>) {
+        into.append(&mut self.revoked);
+    }
+
+    fn cut(&mut self, at: Micros, n: usize, request: &Planned) {
+        self.ended(at, n, request, Termination::Evicted, None);
     }
 
     fn deadline(&self) -> Option<Micros> {

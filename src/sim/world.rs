@@ -9,6 +9,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_kernel::Micros;
 
+/// From the order to take a request back until the engine has let go of it.
+const CUT_TAKES: Micros = Micros::from_millis(10);
+
 /// What decides which request goes when, and where.
 pub trait Gate {
     /// Request `n` (index in the plan) has arrived.
@@ -23,6 +26,16 @@ pub trait Gate {
     fn pass(&mut self, at: Micros);
     /// Takes what was admitted since the last call: request and endpoint.
     fn admitted(&mut self, into: &mut Vec<(usize, usize)>);
+    /// The rank that an engine scheduling by priority is told; lower goes first.
+    fn rank(&self, _request: &Planned) -> i32 {
+        0
+    }
+    /// Takes what was ordered back since the last call.
+    fn revoked(&mut self, _into: &mut Vec<usize>) {}
+    /// Request `n` was ordered back and has ended.
+    fn cut(&mut self, at: Micros, n: usize, request: &Planned) {
+        self.end(at, n, request);
+    }
 }
 
 /// The pool and its sensor.
@@ -51,6 +64,8 @@ pub struct Course {
     pub first_token: Option<Micros>,
     /// When its last token came.
     pub ended: Option<Micros>,
+    /// When it was ended because it was ordered back.
+    pub cut: Option<Micros>,
 }
 
 /// What a run showed.
@@ -77,6 +92,7 @@ enum Due {
     Sample,
     Scrape,
     Arrival(usize),
+    Cut(usize),
 }
 
 struct World<'a, G> {
@@ -88,6 +104,8 @@ struct World<'a, G> {
     asked: (Micros, Vec<Gauges>),
     seen: Outcome,
     queue_sum: u64,
+    /// By request: where it was sent.
+    placed: Vec<usize>,
 }
 
 /// Runs the plan through the gate; the plan must be in order of time.
@@ -102,6 +120,7 @@ pub fn run<G: Gate>(spec: &WorldSpec, plan: &[Planned], gate: &mut G) -> Outcome
         asked: (Micros::ZERO, Vec::new()),
         seen: Outcome { courses: vec![Course::default(); plan.len()], ..Outcome::default() },
         queue_sum: 0,
+        placed: vec![0; plan.len()],
     };
     world.due.push(Reverse((Micros::ZERO, Due::Scrape)));
     if let Some(first) = plan.first() {
@@ -116,6 +135,8 @@ pub fn run<G: Gate>(spec: &WorldSpec, plan: &[Planned], gate: &mut G) -> Outcome
         seen.totals.preempted += t.preempted;
         seen.totals.prefilled += t.prefilled;
         seen.totals.dropped += t.dropped;
+        seen.totals.aborted += t.aborted;
+        seen.totals.abandoned += t.abandoned;
         seen.totals.generated += t.generated;
         seen.totals.steps += t.steps;
     }
@@ -125,7 +146,7 @@ pub fn run<G: Gate>(spec: &WorldSpec, plan: &[Planned], gate: &mut G) -> Outcome
 
 impl<G: Gate> World<'_, G> {
     fn run(&mut self) {
-        let (mut admitted, mut now) = (Vec::new(), Micros::ZERO);
+        let (mut admitted, mut revoked, mut now) = (Vec::new(), Vec::new(), Micros::ZERO);
         loop {
             let event = self.due.peek().map(|Reverse((at, _))| *at);
             // A deadline may lie in the past: then it is due at once.
@@ -148,6 +169,10 @@ impl<G: Gate> World<'_, G> {
             for (n, endpoint) in admitted.drain(..) {
                 self.submit(at, n, endpoint);
             }
+            self.gate.revoked(&mut revoked);
+            for n in revoked.drain(..) {
+                self.due.push(Reverse((at + CUT_TAKES, Due::Cut(n))));
+            }
         }
     }
 
@@ -165,6 +190,13 @@ impl<G: Gate> World<'_, G> {
                 self.gate.observe(at, requested_at, &samples);
             }
             Due::Server(i) => self.advance(at, i),
+            Due::Cut(n) => {
+                let server = self.servers.get_mut(self.placed[n]);
+                if server.is_some_and(|server| server.abort(n as u64)) {
+                    self.seen.courses[n].cut = Some(at);
+                    self.gate.cut(at, n, &self.plan[n]);
+                }
+            }
         }
     }
 
@@ -190,7 +222,9 @@ impl<G: Gate> World<'_, G> {
         let Some(server) = self.servers.get_mut(endpoint) else { return };
         let idle = server.next_event().is_none();
         self.seen.courses[n].admitted = Some(at);
-        if server.submit(at, Job { id: n as u64, prompt, output }).is_err() {
+        self.placed[n] = endpoint;
+        let rank = self.gate.rank(&self.plan[n]);
+        if server.submit_ranked(at, Job { id: n as u64, prompt, output }, rank).is_err() {
             // It can never fit: for the gate it has ended.
             self.gate.end(at, n, &self.plan[n]);
             return;

@@ -1,7 +1,8 @@
 //! One server: its queue, its running sequences, its KV blocks, and the step under way.
 //!
 //! The order within a step is that of vLLM's scheduler: running sequences first, in the order they came; where KV
-//! runs out the last of them is preempted (its KV is dropped and computed again later); then waiting ones.
+//! runs out the last of them is preempted (its KV is dropped and computed again later); then waiting ones. Ranks stand
+//! for its scheduling by priority; where all are equal they change nothing.
 
 use super::Spec;
 use crate::sim::rng::Rng;
@@ -107,6 +108,8 @@ pub struct Totals {
     pub prefilled: u64,
     /// Tokens whose KV was dropped by a preemption.
     pub dropped: u64,
+    /// Prompt tokens computed and tokens generated of jobs that were given up.
+    pub abandoned: u64,
     /// Tokens generated.
     pub generated: u64,
     /// Steps done.
@@ -117,6 +120,7 @@ pub struct Totals {
 #[derive(Clone, Debug)]
 struct Seq {
     job: Job,
+    rank: i32,
     generated: u32,
     computed: u32,
     blocks: u32,
@@ -209,6 +213,16 @@ impl Server {
     /// # Errors
     /// The server is not ready, or the job can never fit.
     pub fn submit(&mut self, at: Micros, job: Job) -> Result<(), Refusal> {
+        self.submit_ranked(at, job, 0)
+    }
+
+    /// The same for an engine that schedules by priority (vLLM: `--scheduling-policy priority`). Lower ranks are taken
+    /// from the queue first, equal ones as they came; where KV runs out the highest rank is preempted, the last of
+    /// equal ones. Nobody is preempted to let a lower rank in.
+    ///
+    /// # Errors
+    /// As [`Server::submit`].
+    pub fn submit_ranked(&mut self, at: Micros, job: Job, rank: i32) -> Result<(), Refusal> {
         if at < self.ready_at {
             return Err(Refusal::Cold { ready_at: self.ready_at.0 });
         }
@@ -218,7 +232,8 @@ impl Server {
             return Err(Refusal::TooLong { tokens, longest });
         }
         self.totals.submitted += 1;
-        self.waiting.push_back(Seq { job, generated: 0, computed: 0, blocks: 0, scheduled: 0 });
+        let place = self.waiting.partition_point(|seq| seq.rank <= rank);
+        self.waiting.insert(place, Seq { job, rank, generated: 0, computed: 0, blocks: 0, scheduled: 0 });
         if self.step_ends.is_none() {
             self.begin_step(at, &mut |_| {});
         }
@@ -230,6 +245,7 @@ impl Server {
         if let Some(i) = self.running.iter().position(|seq| seq.job.id == id) {
             let seq = self.running.remove(i);
             self.free += seq.blocks;
+            self.totals.abandoned += u64::from(seq.computed.min(seq.job.prompt)) + u64::from(seq.generated);
         } else if let Some(i) = self.waiting.iter().position(|seq| seq.job.id == id) {
             self.waiting.remove(i);
         } else {
@@ -315,12 +331,18 @@ impl Server {
         let (mut budget, mut short, mut i) = (self.spec.token_budget.max(1), false, 0);
         while budget > 0 && i < self.running.len() {
             let tokens = self.running[i].remaining().min(budget);
-            while i < self.running.len() && self.running[i].lacks(tokens) > self.free {
+            let lacks = self.running[i].lacks(tokens);
+            if lacks > self.free {
                 short = true;
-                self.preempt_last(at, tell);
+                let (victim, given) = self.preempt(at, tell);
+                if victim < i {
+                    // It had its tokens in this step already.
+                    budget += given;
+                    i -= 1;
+                }
+                continue;
             }
-            let Some(seq) = self.running.get_mut(i) else { break };
-            let lacks = seq.lacks(tokens);
+            let seq = &mut self.running[i];
             seq.blocks += lacks;
             self.free -= lacks;
             seq.scheduled = tokens;
@@ -330,14 +352,20 @@ impl Server {
         (!short).then_some(budget)
     }
 
-    fn preempt_last(&mut self, at: Micros, tell: &mut impl FnMut(Progress)) {
-        let Some(mut seq) = self.running.pop() else { return };
+    /// Preempts the highest rank, the last of equal ones; where it stood, and the tokens it had in this step.
+    fn preempt(&mut self, at: Micros, tell: &mut impl FnMut(Progress)) -> (usize, u32) {
+        let last = (0..self.running.len()).max_by_key(|i| (self.running[*i].rank, *i));
+        let Some(victim) = last else { return (usize::MAX, 0) };
+        let mut seq = self.running.remove(victim);
+        let given = seq.scheduled;
         self.free += seq.blocks;
         self.totals.preempted += 1;
         self.totals.dropped += u64::from(seq.computed);
         (seq.blocks, seq.computed, seq.scheduled) = (0, 0, 0);
         tell(Progress { at, id: seq.job.id, what: What::Preempted });
-        self.waiting.push_front(seq);
+        let place = self.waiting.partition_point(|other| other.rank < seq.rank);
+        self.waiting.insert(place, seq);
+        (victim, given)
     }
 
     fn schedule_waiting(&mut self, mut budget: u32) {
@@ -374,6 +402,9 @@ impl Server {
         }
         if self.running.len() as u32 > self.spec.max_num_seqs {
             return Err(format!("{} sequences run", self.running.len()));
+        }
+        if !self.waiting.iter().is_sorted_by_key(|seq| seq.rank) {
+            return Err("the queue is not in order of rank".to_owned());
         }
         if self.waiting.iter().any(|seq| seq.blocks + seq.computed + seq.scheduled > 0) {
             return Err("a waiting sequence holds something".to_owned());

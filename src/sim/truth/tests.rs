@@ -87,6 +87,29 @@ fn kv_that_runs_out_preempts_the_last_and_it_is_computed_again() {
 }
 
 #[test]
+fn ranks_decide_who_waits_and_who_is_preempted() {
+    let spec = Spec { max_num_seqs: 1, ..plain() };
+    let mut server = Server::new(spec, Micros::ZERO, 1);
+    for (id, rank) in [(1, 9), (2, 10), (3, -5), (4, 10), (5, -5)] {
+        server.submit_ranked(Micros::ZERO, Job { id, prompt: 10, output: 1 }, rank).unwrap();
+    }
+    let order: Vec<_> = told(&mut server, at_ms(60_000))
+        .iter()
+        .filter(|(.., what)| *what == What::Finished)
+        .map(|(_, id, _)| *id)
+        .collect();
+    assert_eq!(order, [1, 3, 5, 2, 4], "the first runs already; then by rank, equal ones as they came");
+
+    let spec = Spec { kv_blocks: 5, token_budget: 1_000, max_model_len: 80, ..plain() };
+    let mut server = Server::new(spec, Micros::ZERO, 1);
+    server.submit_ranked(Micros::ZERO, Job { id: 1, prompt: 32, output: 40 }, 10).unwrap();
+    server.submit_ranked(Micros::ZERO, Job { id: 2, prompt: 32, output: 20 }, -5).unwrap();
+    let all = told(&mut server, at_ms(60_000));
+    let preempted: Vec<_> = all.iter().filter(|(.., what)| *what == What::Preempted).collect();
+    assert!(!preempted.is_empty() && preempted.iter().all(|(_, id, _)| *id == 1), "{preempted:?}");
+}
+
+#[test]
 fn an_abort_frees_at_once() {
     let mut server = Server::new(plain(), Micros::ZERO, 1);
     server.submit(Micros::ZERO, Job { id: 1, prompt: 600, output: 5 }).unwrap();
@@ -99,6 +122,7 @@ fn an_abort_frees_at_once() {
     assert_eq!(server.gauges(), Gauges { kv_total: 100, ..Gauges::default() });
     assert_eq!(told(&mut server, at_ms(60_000)), [], "an aborted job is never heard of again");
     assert_eq!(server.totals().aborted, 2);
+    assert!((1..=600).contains(&server.totals().abandoned), "{:?}", server.totals());
 }
 
 #[test]
@@ -144,7 +168,9 @@ fn world(seed: u64) -> (Vec<Progress>, Totals) {
         now = now + Micros(rng.below(120_000));
         server.advance(now, &mut |p| all.push(p));
         let job = Job { id, prompt: 1 + rng.below(400) as u32, output: 1 + rng.below(60) as u32 };
-        server.submit(now, job).unwrap();
+        // Every other world schedules by priority.
+        let rank = if seed % 2 == 1 { rng.below(3) as i32 } else { 0 };
+        server.submit_ranked(now, job, rank).unwrap();
         outputs.insert(id, job.output);
         if rng.below(5) == 0 {
             let victim = rng.below(id + 1);
