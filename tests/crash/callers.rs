@@ -119,14 +119,14 @@ pub fn get(addr: SocketAddr, path: &str) -> Value {
     body
 }
 
-fn connect(addr: SocketAddr) -> Option<TcpStream> {
+pub fn connect(addr: SocketAddr) -> Option<TcpStream> {
     let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     stream.set_nodelay(true).ok()?;
     Some(stream)
 }
 
-fn send(stream: &mut TcpStream, method: &str, path: &str, headers: &str, body: &str) -> Option<()> {
+pub fn send(stream: &mut TcpStream, method: &str, path: &str, headers: &str, body: &str) -> Option<()> {
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n"
@@ -135,7 +135,7 @@ fn send(stream: &mut TcpStream, method: &str, path: &str, headers: &str, body: &
 }
 
 /// A whole answer with a length; anything less is none.
-fn receive(stream: &mut TcpStream) -> Option<(u16, Value)> {
+pub fn receive(stream: &mut TcpStream) -> Option<(u16, Value)> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4_096];
     loop {

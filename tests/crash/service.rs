@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Six at once; what is held by callers that were cut lapses soon.
-const SETTINGS: &str = "
+pub const SETTINGS: &str = "
 plugins:
 - type: concurrency-detector
   parameters: {maxConcurrency: 3}
@@ -25,9 +25,9 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn start(dir: &Path) -> Service {
+    pub fn start(dir: &Path, settings: &str) -> Service {
         let (config, port_file) = (dir.join("weir.yaml"), dir.join("port"));
-        std::fs::write(&config, SETTINGS).unwrap();
+        std::fs::write(&config, settings).unwrap();
         // Left by the run before.
         let _ = std::fs::remove_file(&port_file);
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
