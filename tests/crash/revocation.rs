@@ -172,6 +172,6 @@ fn a_kill_between_a_revocation_and_its_confirmation_ends_each_once_and_the_gate_
     assert!(confirmed >= 3 && timed_out >= ROUNDS && ends.len() >= 2 * (ROUNDS - 3), "{ends:?}");
     // Each run but the last, and those killed before they could decide, decided: the gate was open again.
     let decided = runs.iter().filter(|decisions| **decisions > 0).count();
-    assert!(decided >= ROUNDS - 3 + 1, "{runs:?}");
+    assert!(decided > ROUNDS - 3, "{runs:?}");
     replay::verify(&dir.path().join("data"));
 }
