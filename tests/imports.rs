@@ -45,6 +45,7 @@ fn units() -> BTreeMap<String, Vec<PathBuf>> {
         ("weir-kernel", "src/kernel"),
         ("weir-log", "src/log"),
         ("weir-config", "src/config"),
+        ("weir-projection", "src/projection"),
         ("weir-migrations", "migrations"),
         ("weir-replay", "replay"),
     ];
@@ -86,6 +87,7 @@ fn dependencies() -> BTreeSet<String> {
         "src/kernel/Cargo.toml",
         "src/log/Cargo.toml",
         "src/config/Cargo.toml",
+        "src/projection/Cargo.toml",
         "migrations/Cargo.toml",
         "replay/Cargo.toml",
     ] {

@@ -1,0 +1,397 @@
+//! The read models of one pool: the fold in memory, what is written of it, and how both come back after a kill.
+//!
+//! A commit writes everything that is finished and a checkpoint of what is not, in one batch: after a kill the fold goes
+//! on from the last one, and writes nothing twice. Not here: who calls (`follow.rs`), and the questions (`query.rs`).
+
+use crate::chunk::{Chunk, ROWS, Zone};
+use crate::db::{Db, Kind, Writes, encode};
+use crate::error::{ProjectionError, Spot};
+use crate::fold::{Folder, Seen};
+use crate::source::{Feed, Source};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use weir_kernel::{Event, State, fold};
+use weir_log::reader::Bound;
+use weir_log::snapshot::usable;
+use weir_log::{Frame, Head};
+
+/// Steps after which a commit is due, however short the time.
+pub const COMMIT_STEPS: u64 = 65_536;
+/// Steps between two kept states: what a look back into the past has to fold at the most.
+const POINT_STEPS: u64 = 200_000;
+/// A state of many records is kept less often, so that it costs little beside the steps.
+const POINT_FACTOR: u64 = 4;
+
+/// What is in memory of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub folder: Folder,
+    /// What the written chunks hold, in the order of their first rows.
+    pub zones: Vec<Arc<Zone>>,
+    pub committed: Spot,
+    checkpoint_parts: u16,
+    since_point: u64,
+    since_commit: u64,
+    pub fault: Option<String>,
+}
+
+/// One pool's read models.
+#[derive(Debug)]
+pub struct PoolProjection {
+    name: String,
+    pub(crate) db: Arc<Db>,
+    pub(crate) source: Source,
+    inner: RwLock<Inner>,
+}
+
+/// How far a pool's read models are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Nothing before this is in them.
+    pub begun: Spot,
+    /// The last step that is in them.
+    pub at: Spot,
+    /// The last step that is written.
+    pub committed: Spot,
+    /// The last sequence of the log.
+    pub head: u64,
+    /// Ended requests.
+    pub rows: u64,
+    /// Requests that have not ended.
+    pub open: u64,
+    /// Kept states.
+    pub states: u64,
+    /// What keeps it from going on.
+    pub fault: Option<String>,
+}
+
+impl PoolProjection {
+    /// Comes back from what is written, or begins anew where that does not fit the log.
+    ///
+    /// # Errors
+    /// The log or the database cannot be read.
+    pub fn open(name: &str, db: Arc<Db>, source: Source) -> Result<PoolProjection, ProjectionError> {
+        let pool = PoolProjection { name: name.to_owned(), db, source, inner: RwLock::default() };
+        pool.reload()?;
+        Ok(pool)
+    }
+
+    /// Forgets what is in memory and comes back from what is written.
+    ///
+    /// # Errors
+    /// As [`PoolProjection::open`].
+    pub fn reload(&self) -> Result<(), ProjectionError> {
+        let inner = match self.come_back() {
+            Ok(Some(inner)) => inner,
+            Ok(None) => self.begin()?,
+            Err(error) if error.calls_for_rebuild() => {
+                tracing::warn!(pool = self.name, %error, "the projections are folded anew");
+                self.wipe()?;
+                self.begin()?
+            }
+            Err(error) => return Err(error),
+        };
+        *self.write() = inner;
+        Ok(())
+    }
+
+    /// Throws everything away and begins anew.
+    ///
+    /// # Errors
+    /// As [`PoolProjection::open`].
+    pub fn rebuild(&self) -> Result<(), ProjectionError> {
+        self.wipe()?;
+        *self.write() = self.begin()?;
+        Ok(())
+    }
+
+    /// The pool.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn other_log(&self, why: impl Into<String>) -> ProjectionError {
+        ProjectionError::OtherLog { pool: self.name.clone(), why: why.into() }
+    }
+
+    fn come_back(&self) -> Result<Option<Inner>, ProjectionError> {
+        let Some((_, parts)) = self.db.bytes(&self.name, Kind::Checkpoint, 0)? else { return Ok(None) };
+        let Some(seen) = self.db.get::<Seen>(&self.name, Kind::Checkpoint, 0)? else { return Ok(None) };
+        let mut inner = Inner { checkpoint_parts: parts, committed: seen.at, ..Inner::default() };
+        self.db.range(&self.name, Kind::Zone, 0..=u64::MAX, |_, zone: Zone| {
+            inner.zones.push(Arc::new(zone));
+            Ok(true)
+        })?;
+        let state = self.state_behind(&seen)?;
+        inner.since_point =
+            seen.at.seq.saturating_sub(seen.points.last().map_or(seen.begun.seq, |spot| spot.seq));
+        inner.folder = Folder { state, seen, ..Folder::default() };
+        Ok(Some(inner))
+    }
+
+    /// The kernel's state after the last step of a checkpoint.
+    fn state_behind(&self, seen: &Seen) -> Result<State, ProjectionError> {
+        let head = self.source.head(&self.name)?;
+        if head < seen.at.seq {
+            return Err(self.other_log(format!("they end at sequence {}, the log at {head}", seen.at.seq)));
+        }
+        let (mut state, from) = self.kept_state(&seen.points, seen.at.seq)?;
+        let (from, to) = (Bound::Seq(from.seq + 1), Bound::Seq(seen.at.seq));
+        if state.seq() < seen.at.seq {
+            for step in self.source.steps(&self.name, from, to)? {
+                fold(&mut state, &step?);
+            }
+        }
+        let found = Spot { seq: state.seq(), at: state.now() };
+        if found != seen.at {
+            return Err(
+                self.other_log(format!("they end at {:?}, that step of the log is {found:?}", seen.at))
+            );
+        }
+        Ok(state)
+    }
+
+    /// The newest state that is at hand and not after `seq`: one of ours, one of the log's, or the empty one.
+    pub(crate) fn kept_state(&self, points: &[Spot], seq: u64) -> Result<(State, Spot), ProjectionError> {
+        let ours = points.iter().rev().find(|spot| spot.seq <= seq).copied();
+        let logs = self.source.logs()?;
+        let of_log = logs.snapshots(&self.name).iter().rev().find(|at| at.seq <= seq);
+        if let Some(at) = of_log.filter(|at| ours.is_none_or(|spot| spot.seq < at.seq))
+            && let Ok((state, head)) = usable(at, u64::MAX)
+        {
+            return Ok((state, Spot { seq: head.seq, at: head.at }));
+        }
+        let Some(spot) = ours else {
+            return match self.source.oldest(&self.name)? {
+                Some(oldest) if oldest > 1 => Err(ProjectionError::Trimmed {
+                    pool: self.name.clone(),
+                    wanted: format!("the state after sequence {seq}"),
+                    from: oldest,
+                }),
+                _ => Ok((State::new(), Spot::default())),
+            };
+        };
+        let kept: Option<(Spot, Vec<Event>)> = self.db.get(&self.name, Kind::State, spot.seq)?;
+        let Some((_, events)) = kept else { return Err(self.other_log("a kept state is gone")) };
+        let state = State::from_restated(&events).map_err(|error| self.other_log(error.to_string()))?;
+        Ok((state, spot))
+    }
+
+    /// From the first step of the log, or from the oldest state that the log still has.
+    fn begin(&self) -> Result<Inner, ProjectionError> {
+        if self.source.oldest(&self.name)?.is_none_or(|oldest| oldest <= 1) {
+            return Ok(Inner::default());
+        }
+        let logs = self.source.logs()?;
+        for at in logs.snapshots(&self.name) {
+            match usable(at, u64::MAX) {
+                Ok((state, head)) => {
+                    let folder = Folder::from_state(state, head.hash);
+                    // Kept at once: it cannot be folded again once the log has let go of its snapshot.
+                    return Ok(Inner { folder, since_point: u64::MAX, ..Inner::default() });
+                }
+                Err(error) => {
+                    tracing::warn!(pool = self.name, %error, "this snapshot of the log cannot be used")
+                }
+            }
+        }
+        Err(ProjectionError::Trimmed {
+            pool: self.name.clone(),
+            wanted: "the beginning of the log, or a snapshot of it,".to_owned(),
+            from: self.source.oldest(&self.name)?.unwrap_or(0),
+        })
+    }
+
+    fn wipe(&self) -> Result<(), ProjectionError> {
+        use Kind::{
+            Checkpoint, Chunk, Coarse, Episode, Fine, Ids, Policy, Reclamation, Regime, Revocation, State,
+            Zone,
+        };
+        // The checkpoint first: without it, the rest is nothing that is read.
+        for kind in [
+            Checkpoint,
+            Chunk,
+            Zone,
+            Ids,
+            Fine,
+            Coarse,
+            Regime,
+            Reclamation,
+            Revocation,
+            Policy,
+            Episode,
+            State,
+        ] {
+            self.db.clear(&self.name, kind, 0..=u64::MAX)?;
+        }
+        self.db.flush()
+    }
+
+    /// Takes in the next batches of the log, if there are any; gives how many steps.
+    ///
+    /// # Errors
+    /// The log cannot be read; a batch that does not follow what was folded.
+    pub fn advance(&self, feed: &mut Feed) -> Result<u64, ProjectionError> {
+        let after = {
+            let inner = self.read();
+            let seen = &inner.folder.seen;
+            Head { seq: seen.at.seq, hash: seen.hash, at: seen.at.at }
+        };
+        let mut taken = 0;
+        let mut last = after;
+        for frame in feed.next(after)? {
+            last.admits(&frame.header).map_err(|error| self.other_log(error.to_string()))?;
+            taken += self.take(&frame)?;
+            last = Head::of(&frame);
+        }
+        Ok(taken)
+    }
+
+    fn take(&self, frame: &Frame) -> Result<u64, ProjectionError> {
+        let steps = frame.steps().map_err(weir_log::LogError::from)?;
+        let mut inner = self.write();
+        for step in &steps {
+            inner.folder.take(step);
+        }
+        inner.folder.seen.hash = Head::of(frame).hash;
+        inner.since_commit += steps.len() as u64;
+        inner.since_point = inner.since_point.saturating_add(steps.len() as u64);
+        Ok(steps.len() as u64)
+    }
+
+    /// Is there so much unwritten that it is time?
+    pub fn is_commit_due(&self) -> bool {
+        self.read().since_commit >= COMMIT_STEPS
+    }
+
+    /// Writes what is finished, and a checkpoint of what is not; one batch, whole or not at all. Gives the bytes.
+    ///
+    /// # Errors
+    /// What sled says; then [`PoolProjection::reload`] goes on from the commit before.
+    pub fn commit(&self) -> Result<u64, ProjectionError> {
+        let mut inner = self.write();
+        let at = inner.folder.seen.at;
+        if at == inner.committed {
+            return Ok(0);
+        }
+        let mut writes = Writes::default();
+        let zones = self.put_rows(&mut inner.folder.seen, &mut writes);
+        self.put_closed(&mut inner.folder, &mut writes);
+        if let Some(spot) = self.put_point(&inner, &mut writes) {
+            inner.folder.seen.points.push(spot);
+            inner.since_point = 0;
+        }
+        let parts = writes.put(&self.name, Kind::Checkpoint, 0, &encode(&inner.folder.seen));
+        writes.remove(&self.name, Kind::Checkpoint, 0, parts..inner.checkpoint_parts.max(parts));
+        let bytes = writes.bytes;
+        self.db.write(writes)?;
+        inner.zones.extend(zones.into_iter().map(Arc::new));
+        (inner.committed, inner.checkpoint_parts, inner.since_commit) = (at, parts, 0);
+        Ok(bytes)
+    }
+
+    fn put_rows(&self, seen: &mut Seen, writes: &mut Writes) -> Vec<Zone> {
+        let mut zones = Vec::new();
+        while seen.pending.len() >= ROWS {
+            let rows = seen.pending.drain(..ROWS).collect();
+            let first = seen.written;
+            let (chunk, zone, ids) = Chunk::pack(first, rows);
+            writes.put(&self.name, Kind::Chunk, first, &encode(&chunk));
+            writes.put(&self.name, Kind::Zone, first, &encode(&zone));
+            writes.put(&self.name, Kind::Ids, first, &encode(&ids));
+            seen.written += ROWS as u64;
+            zones.push(zone);
+        }
+        zones
+    }
+
+    fn put_closed(&self, folder: &mut Folder, writes: &mut Writes) {
+        let closed = std::mem::take(&mut folder.closed);
+        let name = &self.name;
+        for bucket in &closed.full.fine {
+            writes.put(name, Kind::Fine, bucket.start.0, &encode(bucket));
+        }
+        for bucket in &closed.full.coarse {
+            writes.put(name, Kind::Coarse, bucket.start.0, &encode(bucket));
+        }
+        // More than one of a kind may come in one step.
+        for (place, regime) in closed.regimes.iter().enumerate() {
+            let before =
+                closed.regimes[..place].iter().filter(|other| other.spot.seq == regime.spot.seq).count();
+            writes.put(name, Kind::Regime, numbered(regime.spot.seq, before as u64), &encode(regime));
+        }
+        for policy in &closed.policies {
+            writes.put(name, Kind::Policy, policy.spot.seq, &encode(policy));
+        }
+        for decided in &closed.decided {
+            writes.put(name, Kind::Reclamation, decided.decision.number, &encode(decided));
+        }
+        for revocation in &closed.revocations {
+            writes.put(name, Kind::Revocation, revocation.number, &encode(revocation));
+        }
+        for episode in &closed.episodes {
+            writes.put(
+                name,
+                Kind::Episode,
+                numbered(episode.from.seq, episode.kind as u64),
+                &encode(episode),
+            );
+        }
+    }
+
+    fn put_point(&self, inner: &Inner, writes: &mut Writes) -> Option<Spot> {
+        if inner.since_point < POINT_STEPS {
+            return None;
+        }
+        let state = &inner.folder.state;
+        let records = state.queued() + state.in_flight() + state.remembered_keys() as u64;
+        if inner.since_point < records.saturating_mul(POINT_FACTOR) {
+            return None;
+        }
+        let spot = inner.folder.seen.at;
+        writes.put(&self.name, Kind::State, spot.seq, &encode(&(spot, state.restate())));
+        Some(spot)
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// The end of the log cannot be read.
+    pub fn position(&self) -> Result<Position, ProjectionError> {
+        let head = self.source.head(&self.name)?;
+        let inner = self.read();
+        let seen = &inner.folder.seen;
+        Ok(Position {
+            begun: seen.begun,
+            at: seen.at,
+            committed: inner.committed,
+            head: head.max(seen.at.seq),
+            rows: seen.written + seen.pending.len() as u64,
+            open: seen.open.len() as u64,
+            states: seen.points.len() as u64,
+            fault: inner.fault.clone(),
+        })
+    }
+
+    /// The last step that is in them.
+    pub fn at(&self) -> Spot {
+        self.read().folder.seen.at
+    }
+
+    /// Looks at the pool's state after the last step.
+    pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.read().folder.state)
+    }
+}
+
+/// A number for the record of a step that has more than one.
+pub(crate) const fn numbered(seq: u64, place: u64) -> u64 {
+    seq.saturating_mul(16).saturating_add(if place > 15 { 15 } else { place })
+}

@@ -1,0 +1,44 @@
+//! The bounds of the work on one question: a point in time, and whether anybody still waits for the answer.
+
+use crate::error::Stopped;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Asked before every piece of work that takes more than a moment.
+#[derive(Clone, Debug)]
+pub struct Work {
+    until: Option<Instant>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Work {
+    /// Without a bound of time.
+    pub fn unbounded() -> Work {
+        Work { until: None, cancelled: Arc::default() }
+    }
+
+    /// At most so long from now.
+    pub fn within(span: Duration) -> Work {
+        Work { until: Instant::now().checked_add(span), cancelled: Arc::default() }
+    }
+
+    /// Ends it wherever it is.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// May it go on?
+    ///
+    /// # Errors
+    /// [`Stopped`]: why not.
+    pub fn check(&self) -> Result<(), Stopped> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Stopped::Cancelled);
+        }
+        match self.until {
+            Some(until) if Instant::now() >= until => Err(Stopped::Timeout),
+            _ => Ok(()),
+        }
+    }
+}
