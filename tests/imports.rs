@@ -46,6 +46,7 @@ fn units() -> BTreeMap<String, Vec<PathBuf>> {
         ("weir-log", "src/log"),
         ("weir-config", "src/config"),
         ("weir-projection", "src/projection"),
+        ("weir-telemetry", "src/telemetry"),
         ("weir-migrations", "migrations"),
         ("weir-replay", "replay"),
     ];
@@ -88,6 +89,7 @@ fn dependencies() -> BTreeSet<String> {
         "src/log/Cargo.toml",
         "src/config/Cargo.toml",
         "src/projection/Cargo.toml",
+        "src/telemetry/Cargo.toml",
         "migrations/Cargo.toml",
         "replay/Cargo.toml",
     ] {

@@ -13,11 +13,13 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_config::{Effective, EndpointSettings, PoolSettings, format_duration};
 use weir_kernel::Role;
 use weir_log::output;
+use weir_telemetry::export::{Exporter, Settings as TraceSettings};
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -157,9 +159,11 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     let mut file = Watched::new(settings.file.clone());
     let mut door = Watched::new(door_files(&settings.settings));
     let mut folder = Objectives::of(&mut settings);
-    let service = Service::start(&settings, Place::Directory(settings.settings.log.dir.clone())).await?;
+    let exporter = traces()?;
+    let place = Place::Directory(settings.settings.log.dir.clone());
+    let service = Service::start_with(&settings, place, None, exporter.clone()).await?;
     say_openness(&service, &args);
-    output::say(in_force(&settings, &service))?;
+    output::say(in_force(&settings, &service, exporter.as_deref()))?;
     let files = [(&args.port_file, Some(service.addr())), (&args.grpc_port_file, service.grpc_addr())];
     let files = files.map(|(file, addr)| file.clone().zip(addr));
     // A named pipe waits for its reader; signals are heard meanwhile.
@@ -239,6 +243,12 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
     }
 }
 
+/// Where spans go, by the standard `OTEL_*` variables.
+fn traces() -> Result<Option<Arc<Exporter>>, Failure> {
+    let settings = TraceSettings::from_env(|name| std::env::var(name).ok())?;
+    Ok(settings.map(Exporter::start).transpose()?)
+}
+
 fn signals() -> std::io::Result<[Signal; 3]> {
     Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?])
 }
@@ -298,7 +308,7 @@ async fn reload(service: &Service, args: &Args, settings: &mut Effective, folder
 }
 
 /// What holds, for the operator who looks at the start.
-fn in_force(settings: &Effective, running: &Service) -> String {
+fn in_force(settings: &Effective, running: &Service, traces: Option<&Exporter>) -> String {
     let addr = running.addr();
     let grpc = running.grpc_addr().map(|addr| format!("gRPC for Envoy: {addr}\n")).unwrap_or_default();
     let from =
@@ -306,7 +316,7 @@ fn in_force(settings: &Effective, running: &Service) -> String {
     let service = &settings.settings;
     let proxy = if service.gateway.proxy.enabled { "proxy: on, to the endpoints of the pools\n" } else { "" };
     let mut text = format!(
-        "weir {} listens on {}://{addr}\n{grpc}{proxy}settings: {from}\ncallers: {}\ndata: {} (durability {})\ndrainTimeout: {}\n",
+        "weir {} listens on {}://{addr}\n{grpc}{proxy}settings: {from}\ncallers: {}\ndata: {} (durability {})\ndrainTimeout: {}\ntraces: {}\n",
         env!("CARGO_PKG_VERSION"),
         if service.gateway.tls.is_some() { "https" } else { "http" },
         if running.asks_who() { "known by token or certificate" } else { "anybody, everything" },
@@ -316,6 +326,7 @@ fn in_force(settings: &Effective, running: &Service) -> String {
             weir_config::Durability::Interval => "interval",
         },
         format_duration(service.drain_timeout),
+        traces.map_or("off".to_owned(), Exporter::destination),
     );
     for (name, pool) in &settings.pools {
         text.push_str(&pool_in_force(name, pool));

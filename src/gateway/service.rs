@@ -7,6 +7,7 @@ use super::history::History;
 use super::options::{EnvoyOptions, Options, ProxyOptions};
 use super::server;
 use super::state::{Gateway, PoolFace};
+use super::traces;
 use crate::engine::{
     Clock, Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle,
     PoolOptions, Unavailable,
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_config::{Effective, EndpointSettings, GatewaySettings, PoolSettings, ScrapeSettings};
 use weir_kernel::{Detector, Micros, ObjectivesChange, State};
+use weir_telemetry::export::Exporter;
 
 /// Why the service does not start, or does not take other settings.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +67,11 @@ pub struct Service {
     closing: watch::Sender<bool>,
     servers: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
+    tracers: Vec<JoinHandle<()>>,
 }
+
+/// The longest that spans may take to leave at a stop.
+const TRACES_END: Duration = Duration::from_secs(4);
 
 impl Service {
     /// Starts everything that the settings say; decisions are kept at `place`.
@@ -73,10 +79,10 @@ impl Service {
     /// # Errors
     /// The address or the data directory is in use, or cannot be used.
     pub async fn start(settings: &Effective, place: Place) -> Result<Service, ServiceError> {
-        Service::start_with(settings, place, None).await
+        Service::start_with(settings, place, None, None).await
     }
 
-    /// The same with a given clock.
+    /// The same with a given clock, and with somewhere for spans to go.
     ///
     /// # Errors
     /// As [`Service::start`].
@@ -84,6 +90,7 @@ impl Service {
         settings: &Effective,
         place: Place,
         clock: Option<Clock>,
+        exporter: Option<Arc<Exporter>>,
     ) -> Result<Service, ServiceError> {
         let door = door::open(&settings.settings)?;
         // Bound before the log is opened: a second process on the same address touches nothing.
@@ -113,14 +120,19 @@ impl Service {
         let history = History::new(dir, engine.log_writer());
         let gateway = Arc::new(Gateway::new(faces, history, options(settings)));
         door.set(&gateway);
+        if let Some(exporter) = exporter {
+            // Nobody else sets it.
+            let _ = gateway.traces.set(exporter);
+        }
         let followers = follow::all(&gateway);
         let (closing, closed) = watch::channel(false);
+        let tracers = traces::follow(&gateway, &closed);
         let mut servers = vec![tokio::spawn(server::serve(Arc::clone(&gateway), listener, closed.clone()))];
         let grpc_addr = grpc.map(|(addr, listener)| {
             servers.push(tokio::spawn(grpc::serve(Arc::clone(&gateway), listener, closed)));
             addr
         });
-        Ok(Service { addr, grpc_addr, engine, gateway, closing, servers, followers })
+        Ok(Service { addr, grpc_addr, engine, gateway, closing, servers, followers, tracers })
     }
 
     /// Where it listens.
@@ -217,8 +229,27 @@ impl Service {
         for follower in self.followers {
             follower.abort();
         }
+        end_traces(&self.gateway, self.tracers).await;
         stopped
     }
+}
+
+/// Sends what is left of the traces, as long as there is time for it.
+async fn end_traces(gateway: &Gateway, tracers: Vec<JoinHandle<()>>) {
+    let Some(exporter) = gateway.traces.get() else { return };
+    let until = tokio::time::Instant::now() + TRACES_END;
+    for tracer in tracers {
+        // One that is not through by then leaves the rest to the log.
+        let _ = tokio::time::timeout_at(until, tracer).await;
+    }
+    let counts = exporter.shutdown(until.saturating_duration_since(tokio::time::Instant::now())).await;
+    tracing::info!(
+        exported = counts.exported,
+        queue_full = counts.full,
+        export_failed = counts.failed,
+        requests_skipped = counts.lagged,
+        "traces: spans exported and dropped in this run"
+    );
 }
 
 async fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::Semaphore;
 use weir_kernel::{Face, State};
+use weir_telemetry::export::Exporter;
 
 /// The pool of calls that name none, where there is more than one.
 const DEFAULT_POOL: &str = "default";
@@ -128,6 +129,8 @@ pub struct Gateway {
     pub tls: OnceLock<Tls>,
     /// The reverse proxy, if it is on.
     pub proxy: Option<Proxy>,
+    /// Where spans go, if they are made. Set before anything is served.
+    pub traces: OnceLock<Arc<Exporter>>,
     stopping: AtomicBool,
 }
 
@@ -140,7 +143,7 @@ impl Gateway {
         let guard = Guard::default();
         let (searches, stopping) = (Semaphore::new(SEARCHES_MAX), AtomicBool::new(false));
         let proxy = options.proxy.as_ref().map(|proxy| Proxy::new(proxy, &metrics));
-        let (upkeep, tls) = (Upkeep::default(), OnceLock::new());
+        let (upkeep, tls, traces) = (Upkeep::default(), OnceLock::new(), OnceLock::new());
         Gateway {
             pools,
             history,
@@ -152,6 +155,7 @@ impl Gateway {
             proxy,
             guard,
             tls,
+            traces,
             stopping,
         }
     }

@@ -2,6 +2,7 @@
 //! `../ext_authz`): the question, the refusal, and which headers do not go upstream.
 
 mod denial;
+pub mod onward;
 mod pace;
 mod question;
 

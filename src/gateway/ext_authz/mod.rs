@@ -9,10 +9,11 @@ pub mod message;
 use super::admissions::{self, Decided};
 use super::answer::ADMISSION;
 use super::auth::Actor;
-use super::envoy::{About, Denial, Pace, Question, control_headers};
+use super::envoy::{About, Denial, Pace, Question, control_headers, onward};
 use super::grpc::message::{HeaderValueOption, HttpStatus, RpcStatus};
 use super::problem::Fault;
 use super::state::Gateway;
+use super::traces::{Caller, Onward};
 use message::{CheckRequest, CheckResponse, Denied, HttpRequest, HttpResponse, OkHttp};
 use std::sync::Arc;
 use weir_kernel::{Face, Micros, Trace};
@@ -40,8 +41,8 @@ pub struct Authorization {
     pace: Pace,
 }
 
-/// A refusal, or an admission's id.
-type Verdict = Result<String, Denial>;
+/// A refusal, or an admission's id and what the model server is told of its trace.
+type Verdict = Result<(String, Option<Onward>), Denial>;
 
 impl Authorization {
     /// Over a gateway.
@@ -65,7 +66,7 @@ impl Authorization {
         // A call has no reaction to wait for: it counts as under way until it is handed to the connection.
         let _under_way = self.pace.turn().await;
         match verdict {
-            Ok(id) => admitted(&http, &id),
+            Ok((id, onward)) => admitted(&http, &id, onward.as_ref()),
             Err(denial) => denied(&denial),
         }
     }
@@ -85,8 +86,12 @@ impl Authorization {
         }
         let pool = question.pool(&self.gateway, named).map_err(failed)?;
         let arrival = question.arrive(&self.gateway, pool, about).map_err(failed)?;
+        let from = Caller::of(&arrival);
         match admissions::decide(pool, arrival).await.map_err(failed)? {
-            Decided::Admitted(admission) => Ok(format!("{}-{}", pool.handle.name(), admission.id)),
+            Decided::Admitted(admission) => {
+                let onward = self.gateway.onward(pool, admission.id, from);
+                Ok((format!("{}-{}", pool.handle.name(), admission.id), onward))
+            }
             Decided::Refused(refused) => Err(Denial::refused(pool.handle.name(), &caller_id, &refused)),
         }
     }
@@ -107,13 +112,15 @@ fn pairs(http: &HttpRequest) -> Vec<(&str, &[u8])> {
     }
 }
 
-fn admitted(http: &HttpRequest, id: &str) -> CheckResponse {
-    let names = pairs(http);
-    let remove = control_headers(names.iter().map(|(name, _)| *name), &[ADMISSION]);
+fn admitted(http: &HttpRequest, id: &str, onward: Option<&Onward>) -> CheckResponse {
+    let pairs = pairs(http);
+    let names = || pairs.iter().map(|(name, _)| *name);
+    let (mut set, mut remove) = (vec![(ADMISSION, id)], control_headers(names(), &[ADMISSION]));
+    onward::headers(onward, names(), &mut set, &mut remove);
     CheckResponse {
         status: Some(RpcStatus { code: tonic::Code::Ok as i32, message: String::new() }),
         http_response: Some(HttpResponse::Ok(OkHttp {
-            headers: vec![HeaderValueOption::set_text(ADMISSION, id)],
+            headers: set.iter().map(|(name, value)| HeaderValueOption::set_text(name, value)).collect(),
             headers_to_remove: remove.into_iter().map(str::to_owned).collect(),
         })),
     }
@@ -154,7 +161,7 @@ mod tests {
         };
         assert_eq!(pairs(&plain), pairs(&raw));
         for http in [plain, raw] {
-            let response = admitted(&http, "p-9");
+            let response = admitted(&http, "p-9", None);
             assert_eq!(response.status.unwrap().code, 0);
             let Some(HttpResponse::Ok(ok)) = response.http_response else { panic!("denied") };
             assert_eq!(ok.headers_to_remove, ["x-llm-d-inference-objective", "x-weir-pool"]);

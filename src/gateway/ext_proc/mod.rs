@@ -15,11 +15,13 @@ use super::answer::{self, ADMISSION};
 use super::ask;
 use super::auth::Actor;
 use super::body;
-use super::envoy::{About, Denial, Question, control_headers};
+use super::envoy::{About, Denial, Question, control_headers, onward};
 use super::json::{Object, write_text};
 use super::problem::{Fault, Invalid};
 use super::query;
 use super::state::Gateway;
+use super::trace::traceparent;
+use super::traces::{Caller, Onward};
 use crate::engine::Admitted;
 use axum::body::Body;
 use axum::extract::State;
@@ -37,14 +39,16 @@ fn pass(phase: Phase) -> Response {
 }
 
 /// Lets an admitted request go on, without its control headers and with the admission's id.
-fn admitted(request: &Request, pool: &str, admitted: &Admitted) -> Response {
+fn admitted(request: &Request, pool: &str, admitted: &Admitted, onward: Option<&Onward>) -> Response {
     let id = format!("{pool}-{}", admitted.id);
     // What is set below is overwritten, not removed.
-    let remove = control_headers(request.headers.iter().map(|(name, _)| name.as_str()), &[ADMISSION]);
+    let names = || request.headers.iter().map(|(name, _)| name.as_str());
+    let (mut headers, mut remove) = (vec![(ADMISSION, &*id)], control_headers(names(), &[ADMISSION]));
+    onward::headers(onward, names(), &mut headers, &mut remove);
     let body = Object::new().object("requestHeaders", |object| {
         object.object("response", |object| {
             object.object("headerMutation", |object| {
-                let object = set(object, &[(ADMISSION, &id)]);
+                let object = set(object, &headers);
                 if remove.is_empty() { object } else { object.plain("removeHeaders", strings(&remove)) }
             })
         })
@@ -155,7 +159,7 @@ async fn decide(
     let patience = patience.and_then(|ms| ask::whole("", ms, ask::DEADLINE_MS_MAX, "").ok());
     let about = About {
         patience: patience.map(Micros::from_millis),
-        trace: None,
+        trace: parts.headers.get("traceparent").and_then(|value| traceparent(value.as_bytes())),
         face: Face::Untracked,
         choose_endpoint: false,
         actor: parts.extensions.get::<Actor>().cloned(),
@@ -163,8 +167,12 @@ async fn decide(
     let face = question.pool(gateway, pool.as_deref()).map_err(failed)?;
     let name = face.handle.name();
     let arrival = question.arrive(gateway, face, about).map_err(failed)?;
+    let from = Caller::of(&arrival);
     match admissions::decide(face, arrival).await.map_err(failed)? {
-        Decided::Admitted(admission) => Ok(admitted(request, name, &admission)),
+        Decided::Admitted(admission) => {
+            let onward = gateway.onward(face, admission.id, from);
+            Ok(admitted(request, name, &admission, onward.as_ref()))
+        }
         Decided::Refused(refusal) => Ok(denied(&Denial::refused(name, &caller_id, &refusal))),
     }
 }
@@ -216,7 +224,7 @@ mod tests {
             shadow: false,
             repeated: false,
         };
-        let value = body(admitted(&request, "p", &admission)).await;
+        let value = body(admitted(&request, "p", &admission, None)).await;
         let mutation = &value["requestHeaders"]["response"]["headerMutation"];
         assert_eq!(
             mutation["removeHeaders"],

@@ -6,8 +6,9 @@ use super::message::{
 };
 use super::modes::Modes;
 use crate::gateway::answer::ADMISSION;
-use crate::gateway::envoy::{Denial, control_headers};
+use crate::gateway::envoy::{Denial, control_headers, onward};
 use crate::gateway::grpc::message::{HeaderValueOption, HttpStatus, Kind, Struct};
+use crate::gateway::traces::Onward;
 use bytes::Bytes;
 
 /// The header that names the chosen endpoint, and its key in the dynamic metadata.
@@ -72,9 +73,11 @@ pub fn admitted(
     names: &[&str],
     id: &str,
     destination: &Destination,
+    onward: Option<&Onward>,
 ) -> ProcessingResponse {
     let mut set = vec![(ADMISSION, id)];
     let mut remove = control_headers(names.iter().copied(), &[ADMISSION]);
+    onward::headers(onward, names.iter().copied(), &mut set, &mut remove);
     let address = match destination {
         Destination::To(address) => Some(address.as_str()),
         Destination::Nowhere | Destination::Untouched => None,
@@ -161,7 +164,7 @@ mod tests {
     fn an_admission_names_its_endpoint_twice_and_drops_the_control_headers() {
         let names = [":path", "x-weir-pool", "x-llm-d-inference-fairness-id", DESTINATION, "accept"];
         let to = Destination::To("10.0.0.1:8000".to_owned());
-        let message = admitted(At::Headers, DUPLEX, &names, "p-9", &to);
+        let message = admitted(At::Headers, DUPLEX, &names, "p-9", &to, None);
         let Some(Answer::RequestHeaders(common)) = &message.response else { panic!("{message:?}") };
         let mutation = common.response.as_ref().unwrap().header_mutation.as_ref().unwrap();
         let set =
@@ -178,7 +181,7 @@ mod tests {
     #[test]
     fn a_caller_cannot_choose_where_weir_does() {
         let removed = |destination| {
-            let message = admitted(At::Headers, DUPLEX, &[DESTINATION], "p-9", &destination);
+            let message = admitted(At::Headers, DUPLEX, &[DESTINATION], "p-9", &destination, None);
             assert!(message.dynamic_metadata.is_none());
             let Some(Answer::RequestHeaders(common)) = message.response else { panic!("another part") };
             common.response.unwrap().header_mutation.unwrap().remove_headers
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn where_no_body_is_shown_the_end_is_asked_for() {
-        let message = admitted(At::Headers, LIGHT, &[], "p-9", &Destination::Untouched);
+        let message = admitted(At::Headers, LIGHT, &[], "p-9", &Destination::Untouched, None);
         let wish = message.mode_override.unwrap();
         assert_eq!((wish.response_header_mode, wish.response_trailer_mode), (1, 1));
         assert!(message.dynamic_metadata.is_none());

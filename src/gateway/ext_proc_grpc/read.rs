@@ -40,7 +40,7 @@ pub async fn stream(mut data: &[u8]) -> Option<(Vec<(String, Vec<u8>)>, Option<S
         Gathered::Over | Gathered::Fault(_) => At::Headers,
     };
     let model = request.model();
-    let answer = admitted(at, modes, &request.names(), "p-1", &Destination::Nowhere);
+    let answer = admitted(at, modes, &request.names(), "p-1", &Destination::Nowhere, None);
     // What is written can be measured, and so sent.
     debug_assert_eq!(answer.encode_to_vec().len(), answer.encoded_len());
     Some((pairs, model))

@@ -19,6 +19,7 @@ use crate::gateway::lease::Lease;
 use crate::gateway::problem::Fault;
 use crate::gateway::room::Share;
 use crate::gateway::state::PoolFace;
+use crate::gateway::traces::{Caller, Onward};
 use tokio_stream::Stream;
 use tonic::Status;
 use weir_kernel::{Cause, Face, Trace};
@@ -106,6 +107,7 @@ type Failed = (Fault, Option<String>);
 struct Asked<'f> {
     pool: &'f PoolFace,
     face: Face,
+    from: Caller,
     pending: Pending,
 }
 
@@ -121,7 +123,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             Gathered::Over => return Ok(()),
             Gathered::Fault(fault) => return Err(failed(fault)),
         };
-        let Asked { pool, face, pending } = self.ask(question).map_err(failed)?;
+        let Asked { pool, face, from, pending } = self.ask(question).map_err(failed)?;
         if at == At::Body {
             // Its size is known now, and Envoy keeps it.
             self.request.take_held();
@@ -131,7 +133,11 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             Decided::Over => return Ok(()),
         };
         match decision {
-            Decision::Admitted(admission) => self.release(at, pool, face, &admission, &caller_id).await,
+            Decision::Admitted(admission) => {
+                let onward = self.processor.gateway.onward(pool, admission.id, from);
+                let caller = (caller_id.as_str(), onward.as_ref());
+                self.release(at, pool, face, &admission, caller).await;
+            }
             Decision::Refused(refused) => {
                 self.deny(&Denial::refused(pool.handle.name(), &caller_id, &refused)).await;
             }
@@ -156,8 +162,9 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             actor: self.call.actor.clone(),
         };
         let arrival = question.arrive(&processor.gateway, pool, about)?;
+        let from = Caller::of(&arrival);
         let pending = pool.handle.admit(arrival).map_err(answer::unavailable)?;
-        Ok(Asked { pool, face, pending })
+        Ok(Asked { pool, face, from, pending })
     }
 
     /// What can be known of this request's end.
@@ -211,13 +218,20 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
 
     /// Lets the request go on, and stays with it to its end. From here on its lease ends with this stream, whatever
     /// becomes of that.
-    async fn release(&mut self, at: At, pool: &PoolFace, face: Face, admission: &Admitted, caller_id: &str) {
+    async fn release(
+        &mut self,
+        at: At,
+        pool: &PoolFace,
+        face: Face,
+        admission: &Admitted,
+        (caller_id, onward): (&str, Option<&Onward>),
+    ) {
         let lease = face.sees_end().then(|| Lease::new(pool.handle.clone(), admission.id));
         let mut running = Running::new(self.modes, lease);
         let name = pool.handle.name();
         let id = format!("{name}-{}", admission.id);
         let destination = self.destination(pool, admission);
-        let answer = admitted(at, self.modes, &self.request.names(), &id, &destination);
+        let answer = admitted(at, self.modes, &self.request.names(), &id, &destination, onward);
         let under_way = self.call.pace.turn().await;
         if self.peer.tell(answer).await.is_err() {
             return;
@@ -290,7 +304,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             Ok(question) => self.ask(question),
             Err(fault) => Err(fault),
         };
-        let Asked { pool, face, mut pending } = match asked {
+        let Asked { pool, face, mut pending, .. } = match asked {
             Ok(asked) => asked,
             Err(fault) => return admissions::count(&self.processor.gateway, &fault),
         };

@@ -18,6 +18,7 @@ use crate::gateway::envoy::{About, Question};
 use crate::gateway::lease::Lease;
 use crate::gateway::problem::{Fault, Invalid};
 use crate::gateway::state::{Gateway, PoolFace};
+use crate::gateway::traces::{Caller, Onward};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -83,7 +84,7 @@ pub async fn pass(gateway: &Gateway, proxy: &Proxy, request: Request<Body>) -> R
         let place = proxy.upstreams.least_loaded(pool, None).ok_or(Failed::Gone(Gone::Nowhere, None))?;
         let call = Call { gateway, proxy, pool, parts: &parts };
         let payload = Payload::passing(body, bounds(gateway, proxy));
-        let (response, place) = call.send(payload, place, None).await?;
+        let (response, place) = call.send(payload, place, None, None).await?;
         Ok(call.answer(response, place, None, None).await)
     };
     call.await.unwrap_or_else(|failed: Failed| failed.answer(gateway, &parts))
@@ -119,13 +120,15 @@ async fn admitted(gateway: &Gateway, proxy: &Proxy, parts: &Parts, body: Body) -
     let actor = parts.extensions.get::<Actor>().cloned();
     let about = About { face: Face::Proxy, choose_endpoint: true, actor, ..About::default() };
     let arrival = question.arrive(gateway, pool, about)?;
+    let from = Caller::of(&arrival);
     let admitted = match decide(pool, arrival).await? {
         Decided::Admitted(admitted) => admitted,
         Decided::Refused(refused) => {
             return Err(Failed::Refused(pool.handle.name().to_owned(), caller, refused));
         }
     };
-    call.run(body, bounds, admitted).await
+    let onward = gateway.onward(pool, admitted.id, from);
+    call.run(body, bounds, admitted, onward).await
 }
 
 /// A body before its request is decided.
@@ -177,7 +180,13 @@ impl Call<'_> {
     }
 
     /// From the admission to the response. From here on the lease ends whatever becomes of this.
-    async fn run(self, body: Given, bounds: Bounds, admitted: Admitted) -> Result<Response, Failed> {
+    async fn run(
+        self,
+        body: Given,
+        bounds: Bounds,
+        admitted: Admitted,
+        onward: Option<Onward>,
+    ) -> Result<Response, Failed> {
         let lease = Lease::new(self.pool.handle.clone(), admitted.id);
         let name = self.pool.handle.name();
         let id = format!("{name}-{}", admitted.id);
@@ -199,7 +208,7 @@ impl Call<'_> {
         let sent = tokio::select! {
             biased;
             () = &mut revoked => Err(Failed::Gone(Gone::Evicted, None)),
-            sent = self.send(payload, place, Some(&id)) => sent,
+            sent = self.send(payload, place, Some(&id), onward.as_ref()) => sent,
         };
         match sent {
             Ok((response, place)) => {
@@ -242,12 +251,19 @@ impl Call<'_> {
         payload: Payload,
         place: Place,
         admission: Option<&str>,
+        onward: Option<&Onward>,
     ) -> Result<(http::Response<Incoming>, Place), Failed> {
         let path = self.parts.uri.path_and_query().cloned();
         let head = Head {
             method: self.parts.method.clone(),
             path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
-            headers: head::request(&self.parts.headers, self.parts.version, payload.carried(), admission),
+            headers: head::request(
+                &self.parts.headers,
+                self.parts.version,
+                payload.carried(),
+                admission,
+                onward,
+            ),
         };
         let upstreams = &self.proxy.upstreams;
         let mut place = place;

@@ -3,6 +3,7 @@
 
 use crate::gateway::answer::{ADMISSION, LLM_D_DROPPED};
 use crate::gateway::envoy::is_control;
+use crate::gateway::traces::Onward;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE, VIA,
@@ -36,15 +37,27 @@ pub struct Carried {
     pub trailers: bool,
 }
 
-/// The headers of a request as the endpoint gets them, with the id of its admission if it has one.
-pub fn request(from: &HeaderMap, version: Version, carried: Carried, admission: Option<&str>) -> HeaderMap {
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// The headers of a request as the endpoint gets them, with the id of its admission and its trace if it has them.
+pub fn request(
+    from: &HeaderMap,
+    version: Version,
+    carried: Carried,
+    admission: Option<&str>,
+    onward: Option<&Onward>,
+) -> HeaderMap {
     let named = named(from);
+    let is_root = onward.is_some_and(|onward| onward.is_root);
     let mut to = HeaderMap::with_capacity(from.len() + 4);
     for (name, value) in from {
         let ours = matches!(*name, HOST | EXPECT | PROXY_AUTHORIZATION)
             || (*name == CONTENT_LENGTH && carried.length)
             || (*name == TRAILER && !carried.trailers)
-            || (*name == COOKIE && version == Version::HTTP_2);
+            || (*name == COOKIE && version == Version::HTTP_2)
+            || (*name == TRACEPARENT && onward.is_some())
+            || (*name == TRACESTATE && is_root);
         if !ours && !is_of_one_connection(name, &named) && !is_control(name.as_str()) {
             to.append(name, value.clone());
         }
@@ -64,6 +77,9 @@ pub fn request(from: &HeaderMap, version: Version, carried: Carried, admission: 
     to.append(VIA, HeaderValue::from_static(protocol));
     if let Some(Ok(id)) = admission.map(HeaderValue::from_str) {
         to.insert(HeaderName::from_static(ADMISSION), id);
+    }
+    if let Some(Ok(parent)) = onward.map(|onward| HeaderValue::try_from(&onward.traceparent)) {
+        to.insert(TRACEPARENT, parent);
     }
     to
 }
@@ -165,7 +181,7 @@ mod tests {
             ("accept", "b"),
             ("via", "1.0 edge"),
         ]);
-        let to = request(&from, Version::HTTP_11, WHOLE, Some("default-7"));
+        let to = request(&from, Version::HTTP_11, WHOLE, Some("default-7"), None);
         assert_eq!(
             list(&to),
             [
@@ -185,7 +201,7 @@ mod tests {
     #[test]
     fn a_body_that_is_streamed_keeps_its_length_and_its_trailers() {
         let from = map(&[("content-length", "7"), ("trailer", "x-sum"), ("te", "gzip, Trailers")]);
-        let to = request(&from, Version::HTTP_11, Carried { length: false, trailers: true }, None);
+        let to = request(&from, Version::HTTP_11, Carried { length: false, trailers: true }, None, None);
         let want = [
             ("content-length", "7"),
             ("trailer", "x-sum"),
@@ -199,7 +215,7 @@ mod tests {
     #[test]
     fn cookies_of_http_2_are_put_together() {
         let from = map(&[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2")]);
-        let to = request(&from, Version::HTTP_2, WHOLE, None);
+        let to = request(&from, Version::HTTP_2, WHOLE, None, None);
         assert_eq!(list(&to), [("x", "y"), ("cookie", "a=1; b=2"), ("via", "2 weir")]);
     }
 
