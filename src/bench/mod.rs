@@ -45,11 +45,26 @@ pub enum Bench {
     Volume,
 }
 
-/// How long a bench may take.
+/// How long a bench may take, and of what.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// In all.
     pub whole: Duration,
+    /// Of [`Bench::Gateway`], this face alone.
+    pub only: Option<Face>,
+}
+
+/// The faces that [`Bench::Gateway`] measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Face {
+    /// Held admissions with their completions.
+    Held,
+    /// Event streams.
+    Stream,
+    /// The reverse proxy.
+    Proxy,
+    /// Envoy's ext_proc over gRPC.
+    ExtProc,
 }
 
 /// Why a bench gave no figures.

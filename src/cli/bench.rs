@@ -1,6 +1,6 @@
 //! `weir bench`: measurements, each beside its reference from the same run.
 
-use crate::bench::{self, Bench, Budget};
+use crate::bench::{self, Bench, Budget, Face};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_log::output::say;
@@ -16,6 +16,9 @@ pub struct Args {
     /// How long it may take, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
+    /// Of the gateway, measure this face alone.
+    #[arg(long)]
+    only: Option<Face>,
 }
 
 /// Runs `weir bench`.
@@ -23,7 +26,10 @@ pub fn run(args: Args) -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("weir bench: this is a debug build; its figures say little");
     }
-    let budget = Budget { whole: Duration::from_secs(args.seconds) };
+    if args.only.is_some() && args.name != Bench::Gateway {
+        return failed(&"--only is for the bench gateway");
+    }
+    let budget = Budget { whole: Duration::from_secs(args.seconds), only: args.only };
     let findings = match bench::run(args.name, budget) {
         Ok(findings) => findings,
         Err(e) => return failed(&e),

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_kernel::{Input, Micros, State, Step, fold};
+use weir_kernel::{Event, Input, Micros, State, Step, fold};
 use weir_log::reader::Logs;
 use weir_log::snapshot;
 use weir_log::store::Frames;
@@ -61,6 +61,9 @@ impl Pool {
         match catch_unwind(AssertUnwindSafe(|| decide(state, at, &input))) {
             Ok(events) => {
                 self.building_events += events.len().saturating_sub(1);
+                let busy = self.state.queued() + self.state.in_flight() > 0;
+                let let_go = events.iter().any(|event| matches!(event, Event::Dispatched(_)));
+                self.shared.note_work(self.state.now(), busy, let_go);
                 self.building.push(Step { seq, at: self.state.now(), input, events });
                 Some(seq)
             }

@@ -9,11 +9,12 @@ use super::poison::Poison;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::{broadcast, oneshot, watch};
 use weir_kernel::{
-    Arrival, Cancelled, Cause, Ended, Event, Face, ObjectivesChange, Observation, Policy, Regime, RequestId,
-    State, Step,
+    Arrival, Cancelled, Cause, Ended, Event, Face, Micros, ObjectivesChange, Observation, Policy, Regime,
+    RequestId, State, Step,
 };
 
 /// Handed to everybody by a pool's thread.
@@ -25,9 +26,22 @@ pub(super) struct Shared {
     pub status: std::sync::Mutex<PoolStatus>,
     pub poison: Poison,
     pub regimes: watch::Sender<RegimeNote>,
+    /// Until when requests were queued or running, in microseconds; the largest number while they are.
+    pub worked_until: AtomicU64,
 }
 
 impl Shared {
+    /// A step at `at` left the pool with or without requests, and let one go or not.
+    pub fn note_work(&self, at: Micros, busy: bool, let_go: bool) {
+        let before = self.worked_until.load(Ordering::Relaxed);
+        let now = match (busy, let_go || before == u64::MAX) {
+            (true, _) => u64::MAX,
+            (false, true) => at.0,
+            (false, false) => before,
+        };
+        self.worked_until.store(now, Ordering::Relaxed);
+    }
+
     /// These steps are durable, and left the pool in this regime.
     pub fn note_regime(&self, steps: &[Step], regime: Regime) {
         if self.regimes.borrow().regime == regime {
@@ -102,6 +116,11 @@ impl PoolHandle {
     /// The clock that its inputs are stamped with; absolute deadlines of callers are in its time.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
+    }
+
+    /// Until when requests were queued or running (now, while they are), or one was let go.
+    pub fn worked_until(&self) -> Micros {
+        Micros(self.0.worked_until.load(Ordering::Relaxed)).min(self.0.clock.now())
     }
 
     /// How it is.

@@ -10,6 +10,7 @@ use super::pool::{Decide, End, Pool};
 use super::service::{EngineError, PoolOptions};
 use super::turn::policy_changed;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::{broadcast, watch};
@@ -64,6 +65,7 @@ impl Launch {
             steps: broadcast::Sender::new(SUBSCRIBERS_BATCHES),
             status: Mutex::new(status),
             poison: self.poison,
+            worked_until: AtomicU64::new(0),
             regimes: watch::Sender::new(RegimeNote { regime: Regime::Unknown, seq: self.state.seq() }),
         });
         let handle = PoolHandle(Arc::clone(&shared));

@@ -6,6 +6,7 @@
 
 mod about;
 mod admin;
+mod burden;
 mod clock;
 mod comeback;
 mod decision;

@@ -1,31 +1,26 @@
 //! How long a batch gathers before it is handed to the log.
 //!
-//! A batch costs several threads a turn and the disk a sync, about 1 ms of processor time in all, whatever its size. So
-//! under load small batches follow each other at a pace. Whoever is alone never waits for it. The figures are those of
-//! `weir bench gateway` on two cores.
+//! A batch costs several threads a turn and the disk a sync, whatever its size. So under load small batches follow each
+//! other at a pace, and at a slower one where the processors are the limit: there fewer batches are more requests.
+//! Whoever is alone never waits for it. The figures are those of `weir bench gateway` on two cores.
 
+use super::burden::Burden;
 use std::time::{Duration, Instant};
 
 /// A batch of so many steps is handed over without waiting for more.
 pub(super) const FULL: usize = 192;
 /// After a batch of at least so many steps others are likely to follow.
 const BUSY: usize = 8;
-/// From one batch to the next, at least, while there is time.
-const PACE: Duration = Duration::from_micros(500);
-/// The same where the processors are the limit: there fewer batches are more requests.
-const PACE_CROWDED: Duration = Duration::from_millis(3);
-/// Steps a millisecond that are a crowd.
-const CROWD: u128 = 48;
-/// Over how long they are counted, at least.
-const WINDOW: Duration = Duration::from_millis(4);
+/// From one batch to the next, at least: while up to so large a share of the processors is taken, and from so large a
+/// share on; in between it rises evenly.
+const RELAXED: (f64, Duration) = (0.7, Duration::from_millis(1));
+const CROWDED: (f64, Duration) = (0.85, Duration::from_millis(3));
 
 /// The pace of one pool's batches.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     until: Option<Instant>,
-    /// Since when steps are counted, and how many there were.
-    window: Option<(Instant, usize)>,
-    crowded: bool,
+    burden: Burden,
 }
 
 impl Pace {
@@ -36,45 +31,30 @@ impl Pace {
 
     /// A batch that stands for so many steps was handed over.
     pub(super) fn handed_over(&mut self, now: Instant, steps: usize) {
-        let (since, count) = self.window.map_or((now, 0), |(since, count)| (since, count + steps));
-        let span = now.duration_since(since);
-        self.window = Some((since, count));
-        if span >= WINDOW {
-            self.crowded = count as u128 * 1_000 >= CROWD * span.as_micros();
-            self.window = Some((now, 0));
-        }
-        let pace = if self.crowded { PACE_CROWDED } else { PACE };
-        self.until = (steps >= BUSY).then(|| now + pace);
+        let share = self.burden.share(now);
+        self.until = after(steps, share).map(|pace| now + pace);
     }
+}
+
+/// How long the next batch gathers after one of so many steps, where such a share of the processors is taken.
+fn after(steps: usize, share: f64) -> Option<Duration> {
+    let way = (share - RELAXED.0) / (CROWDED.0 - RELAXED.0);
+    let pace = RELAXED.1 + (CROWDED.1 - RELAXED.1).mul_f64(way.clamp(0.0, 1.0));
+    (steps >= BUSY).then_some(pace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Batches of so many steps, so far apart; how long the last one makes the next gather.
-    fn after(steps: usize, apart_us: u64, batches: u32) -> Option<Duration> {
-        let begun = Instant::now();
-        let mut pace = Pace::default();
-        let mut last = begun;
-        for n in 0..batches {
-            last = begun + Duration::from_micros(apart_us) * n;
-            pace.handed_over(last, steps);
-        }
-        pace.until().map(|until| until - last)
-    }
-
     #[test]
     fn who_is_alone_does_not_wait_and_a_crowd_waits_longer() {
-        assert_eq!(after(7, 100, 100), None);
-        assert_eq!(after(8, 2_000, 100), Some(PACE));
-        assert_eq!(after(20, 500, 100), Some(PACE), "40 steps a millisecond");
-        assert_eq!(after(25, 500, 100), Some(PACE_CROWDED), "50 steps a millisecond");
-        assert_eq!(after(150, 3_000, 100), Some(PACE_CROWDED), "and it stays so while it lasts");
-    }
-
-    #[test]
-    fn one_burst_is_no_crowd() {
-        assert_eq!(after(500, 100, 3), Some(PACE), "300 µs say nothing");
+        assert_eq!(after(7, 1.0), None);
+        assert_eq!(after(8, 0.0), Some(RELAXED.1));
+        assert_eq!(after(192, 0.7), Some(RELAXED.1));
+        let between = after(8, 0.775).unwrap().as_secs_f64();
+        assert!((between - 0.002).abs() < 1e-6, "{between} s");
+        assert_eq!(after(8, 0.85), Some(CROWDED.1));
+        assert_eq!(after(8, 1.2), Some(CROWDED.1));
     }
 }

@@ -1,8 +1,9 @@
 //! The endpoints of a pool: what is seen of them beside what the log was told, and the difference as changes.
 //!
 //! It holds levels, not edges: each round compares the whole of what is with the whole of what was logged, so a
-//! change that was lost or came twice corrects itself in the next round. Pure: no IO, no clock. What is elided
-//! depends on samples and time alone, never on settings or decisions.
+//! change that was lost or came twice corrects itself in the next round. Pure: no IO, no clock. A sample is elided
+//! within the deadband of the last logged one, and only where the pool has had no work since that was asked for: while
+//! it has, an unchanged gauge says that what was dispatched is in it.
 
 use super::text::Load;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use weir_kernel::{EndpointChange, Micros, Pushed, Role, Slot};
 
 /// A KV share this near to the logged one is the same (ten-thousandths).
 pub const KV_DEADBAND: u32 = 50;
-/// A sample is logged at least this often, so that what a lasting load leaves in the in-flight credit stays bounded.
+/// A sample is logged at least this often, also of a pool that has nothing to do.
 pub const LOGGED_EVERY: Micros = Micros::from_secs(1);
 /// After an endpoint joined or became fresh again, so many samples are logged whatever they say.
 const FULL_ROUNDS: u8 = 2;
@@ -61,6 +62,8 @@ struct Logged {
     stale: bool,
     /// When a sample was last logged.
     at: Micros,
+    /// When that sample was asked for.
+    requested_at: Micros,
     /// Samples still to be logged whatever they say.
     full: u8,
 }
@@ -78,6 +81,14 @@ pub struct Seen {
     new: bool,
 }
 
+/// What one comparison goes by.
+struct Round {
+    requested_at: Micros,
+    now: Micros,
+    staleness: Micros,
+    worked_until: Micros,
+}
+
 /// Both sides.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -85,6 +96,7 @@ pub struct Table {
     logged: BTreeMap<Slot, Logged>,
     pushed: Option<Pushed>,
     pushed_logged: Option<Pushed>,
+    worked_until: Micros,
 }
 
 impl Table {
@@ -94,7 +106,8 @@ impl Table {
             .into_iter()
             .map(|known| {
                 let Known { slot, name, role, sample, stale } = known;
-                (slot, Logged { name, role, sample, stale, at: Micros::ZERO, full: FULL_ROUNDS })
+                let (at, requested_at) = (Micros::ZERO, Micros::ZERO);
+                (slot, Logged { name, role, sample, stale, at, requested_at, full: FULL_ROUNDS })
             })
             .collect();
         Table { logged, ..Table::default() }
@@ -139,6 +152,11 @@ impl Table {
         }
     }
 
+    /// The pool had requests queued or running, or let one go, until then.
+    pub fn worked(&mut self, until: Micros) {
+        self.worked_until = self.worked_until.max(until);
+    }
+
     /// A saturation figure of the pusher's own (never [`Pushed::Keep`]).
     pub fn push(&mut self, figure: Pushed) {
         if figure != Pushed::Keep {
@@ -171,6 +189,7 @@ impl Table {
 
     /// What the log has to be told: new samples asked for at `requested_at`, joins, leaves and edges as of `now`.
     pub fn changes(&self, requested_at: Micros, now: Micros, staleness: Micros) -> Vec<EndpointChange> {
+        let round = Round { requested_at, now, staleness, worked_until: self.worked_until };
         let mut changes = Vec::new();
         let mut taken: BTreeSet<&str> = BTreeSet::new();
         for (slot, logged) in &self.logged {
@@ -178,7 +197,7 @@ impl Table {
             match self.wanted.get(&logged.name) {
                 Some((spec, seen)) if spec.role == logged.role => {
                     taken.insert(&logged.name);
-                    changes.extend(logged.change(slot, *seen, requested_at, now, staleness));
+                    changes.extend(logged.change(slot, *seen, &round));
                 }
                 _ => changes.push(EndpointChange::Left { slot }),
             }
@@ -216,8 +235,8 @@ impl Table {
                 }
                 EndpointChange::Joined { slot, name, role } => {
                     let (name, role) = (name.clone(), *role);
-                    let logged =
-                        Logged { name, role, sample: None, stale: false, at: now, full: FULL_ROUNDS };
+                    let (sample, stale, full) = (None, false, FULL_ROUNDS);
+                    let logged = Logged { name, role, sample, stale, at: now, requested_at, full };
                     self.logged.insert(*slot, logged);
                 }
                 EndpointChange::Stale { slot } => {
@@ -235,7 +254,7 @@ impl Table {
                             kv: before.kv.saturating_add_signed(*kv),
                         });
                         logged.stale = false;
-                        logged.at = now;
+                        (logged.at, logged.requested_at) = (now, requested_at);
                         logged.full = logged.full.saturating_sub(1);
                     }
                 }
@@ -264,28 +283,22 @@ impl Seen {
 }
 
 impl Logged {
-    fn change(
-        &self,
-        slot: Slot,
-        seen: Option<Seen>,
-        requested_at: Micros,
-        now: Micros,
-        staleness: Micros,
-    ) -> Option<EndpointChange> {
-        let fresh = seen.filter(|seen| !seen.is_old(now, staleness));
+    fn change(&self, slot: Slot, seen: Option<Seen>, round: &Round) -> Option<EndpointChange> {
+        let fresh = seen.filter(|seen| !seen.is_old(round.now, round.staleness));
         match (fresh, self.sample) {
-            (Some(seen), _) if !seen.is_for(requested_at) => None,
-            (Some(seen), Some(logged)) if self.elides(seen.load, logged, now) => None,
+            (Some(seen), _) if !seen.is_for(round.requested_at) => None,
+            (Some(seen), Some(logged)) if self.elides(seen.load, logged, round) => None,
             (Some(seen), logged) => Some(sample(slot, seen.load, logged.unwrap_or_default())),
             (None, Some(_)) if !self.stale => Some(EndpointChange::Stale { slot }),
             (None, _) => None,
         }
     }
 
-    fn elides(&self, load: Load, logged: Load, now: Micros) -> bool {
+    fn elides(&self, load: Load, logged: Load, round: &Round) -> bool {
         self.full == 0
             && !self.stale
-            && now.since(self.at) < LOGGED_EVERY
+            && self.requested_at > round.worked_until
+            && round.now.since(self.at) < LOGGED_EVERY
             && load.waiting == logged.waiting
             && load.running == logged.running
             && load.kv.abs_diff(logged.kv) <= KV_DEADBAND

@@ -77,6 +77,27 @@ fn an_unchanged_load_is_logged_once_a_second() {
     assert_eq!(logged, [0, 50, 1_050, 2_050]);
 }
 
+/// While the pool has work, an unchanged load says that what was dispatched is in it: the last sample logged was asked
+/// for after the work had ended.
+#[test]
+fn while_the_pool_works_nothing_is_elided() {
+    let mut table = Driver(Table::default());
+    table.want(&["e1"]);
+    let mut logged = Vec::new();
+    for ms in (0..600).step_by(50) {
+        if (200..=320).contains(&ms) {
+            table.0.worked(Micros::from_millis(ms));
+        } else if ms > 320 {
+            table.0.worked(Micros::from_millis(320));
+        }
+        table.sample(ms, "e1", 0, 1, 100);
+        if !table.round(ms).is_empty() {
+            logged.push(ms);
+        }
+    }
+    assert_eq!(logged, [0, 50, 200, 250, 300, 350]);
+}
+
 /// Age 200 ms is fresh, 201 is stale; told once, and the way back is two full samples.
 #[test]
 fn c038_an_age_over_the_limit_is_one_edge() {

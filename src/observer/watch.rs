@@ -242,6 +242,7 @@ impl Shared {
             // A saturation figure alone says nothing about endpoints, and would read as a first view of an empty pool.
             return;
         }
+        inner.table.worked(self.pool.worked_until());
         loop {
             let now = self.pool.clock().now();
             let requested_at = inner.table.oldest_new().unwrap_or(now);

@@ -39,6 +39,7 @@ pub struct KernelGate<S> {
     face: Face,
     /// By class, where the engine is told.
     ranks: Vec<i32>,
+    worked_until: Micros,
     sink: S,
 }
 
@@ -84,6 +85,7 @@ impl<S: FnMut(Step)> KernelGate<S> {
             refused: 0,
             face: Face::Held,
             ranks: Vec::new(),
+            worked_until: Micros::ZERO,
             sink,
         };
         let wall = gate.base;
@@ -123,11 +125,17 @@ impl<S: FnMut(Step)> KernelGate<S> {
         self.refused
     }
 
+    /// As the service's engine tells its observer.
+    fn worked_until(&self, now: Micros) -> Micros {
+        if self.state.queued() + self.state.in_flight() > 0 { now } else { self.worked_until }
+    }
+
     fn feed(&mut self, at: Micros, input: Input) -> u64 {
         let step = step(&mut self.state, self.base + at, input);
         for event in &step.events {
             match event {
                 Event::Dispatched(dispatched) => {
+                    self.worked_until = self.base + at;
                     let Some((n, prompt)) = self.numbers.get(&dispatched.request).copied() else { continue };
                     let chosen = dispatched.endpoint.and_then(|slot| self.slots.get(&slot).copied());
                     match chosen {
@@ -139,6 +147,7 @@ impl<S: FnMut(Step)> KernelGate<S> {
                 Event::RevocationIssued(issued) => {
                     self.revoked.extend(self.numbers.get(&issued.request).map(|(n, _)| *n));
                 }
+                Event::LeaseEnded(_) => self.worked_until = self.base + at,
                 _ => {}
             }
         }
@@ -194,6 +203,7 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
             let load = Load { waiting: gauges.waiting, running: gauges.running, kv: gauges.kv_per_myriad() };
             self.table.sampled(name, load, asked, now);
         }
+        self.table.worked(self.worked_until(now));
         let changes = self.table.changes(asked, now, self.staleness);
         self.table.logged(&changes, Pushed::Keep, asked, now);
         if changes.is_empty() {
@@ -286,5 +296,51 @@ mod tests {
             fold(&mut folded, step);
         }
         assert_eq!(folded.digest(), digest);
+    }
+
+    /// 8 callers that come again as soon as they are served, each for 50 ms, beside a load of others that shows 8
+    /// running; its KV share is `kv(round)` per myriad. Admissions in 10 s.
+    fn admitted_in_a_closed_loop(kv: fn(u32) -> u32) -> usize {
+        const CALLERS: usize = 8;
+        let classes = Classes::parse(&["interactive=1".to_owned()], 1).unwrap();
+        let policy = Policy::default();
+        let priorities = [("interactive", 0)];
+        let mut gate =
+            KernelGate::new(policy, &priorities, 1, Choice::Kernel, &classes, 10_000, |_| {}).unwrap();
+        let request = Planned { at: Micros::ZERO, prompt: 100, output: 10, class: 0, flow: 0 };
+        let (mut sent, mut running) = (0, Vec::<(Micros, usize)>::new());
+        for ms in 0..10_000_u32 {
+            let at = Micros::from_millis(u64::from(ms));
+            if ms % 50 == 0 {
+                let gauges = Gauges { waiting: 0, running: 8, kv_used: kv(ms / 50), kv_total: 10_000 };
+                gate.observe(at, at, &[gauges]);
+            }
+            let ended = running.extract_if(.., |(until, _)| *until <= at).collect::<Vec<_>>();
+            ended.into_iter().for_each(|(_, n)| gate.end(at, n, &request));
+            let waiting = gate.state().queued() as usize;
+            for _ in running.len() + waiting..CALLERS {
+                gate.arrive(at, sent, &request);
+                sent += 1;
+            }
+            if gate.deadline().is_some_and(|due| due <= at) {
+                gate.pass(at);
+            }
+            let mut admitted = Vec::new();
+            gate.admitted(&mut admitted);
+            running.extend(admitted.into_iter().map(|(n, _)| (at + Micros::from_millis(50), n)));
+        }
+        sent - gate.state().queued() as usize
+    }
+
+    /// A gauge that stands still says as much as one that moves: what was dispatched before it is in it.
+    #[test]
+    fn a_steady_gauge_throttles_no_more_than_one_that_moves() {
+        let (steady, moving) =
+            (admitted_in_a_closed_loop(|_| 6_000), admitted_in_a_closed_loop(|round| 6_000 + round % 2 * 51));
+        assert!(moving > 100, "{moving}");
+        assert!(
+            steady * 10 >= moving * 9,
+            "{steady} admitted beside a steady gauge, {moving} beside a moving one"
+        );
     }
 }

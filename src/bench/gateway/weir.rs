@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use weir_kernel::{Detector, Micros, Policy, Pushed, Ratio, Role};
+use weir_log::writer::{FLUSH_BOUNDS_US, LogMetrics};
 
 const POOL: &str = "default";
 
@@ -24,11 +25,16 @@ pub struct Weir {
     closing: watch::Sender<bool>,
 }
 
-/// Flushes so far and the time that they took.
-#[derive(Clone, Copy)]
-pub struct Flushes {
-    commits: u64,
-    us: u64,
+/// Flushes so far.
+#[derive(Clone, Debug)]
+pub struct Flushes(LogMetrics);
+
+/// How long flushes took, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushTimes {
+    pub mean: f64,
+    /// Between the bounds of its bucket.
+    pub p99: f64,
 }
 
 impl Weir {
@@ -63,14 +69,26 @@ impl Weir {
     }
 
     pub fn flushes(&self) -> Flushes {
-        let metrics = self.engine.log_metrics();
-        Flushes { commits: metrics.commits, us: metrics.flush_us }
+        Flushes(self.engine.log_metrics())
     }
 
-    /// Mean time of a flush since then, in milliseconds.
-    pub fn flush_ms_since(&self, before: Flushes) -> f64 {
-        let now = self.flushes();
-        (now.us - before.us) as f64 / 1e3 / (now.commits - before.commits).max(1) as f64
+    /// Of the flushes since then.
+    pub fn flush_times_since(&self, before: &Flushes) -> FlushTimes {
+        let (now, before) = (self.engine.log_metrics(), &before.0);
+        let commits = (now.commits - before.commits).max(1);
+        let mean = (now.flush_us - before.flush_us) as f64 / 1e3 / commits as f64;
+        let counts = now.flush_buckets.iter().zip(before.flush_buckets).map(|(now, before)| now - before);
+        let (mut faster, mut below, mut p99) = (0.0, 0.0, 0.0);
+        for (bound, count) in FLUSH_BOUNDS_US.iter().zip(counts) {
+            let (bound, left) = (*bound as f64 / 1e3, 0.99 * commits as f64 - faster);
+            // Evenly spread within its bucket.
+            p99 = below + (bound - below) * (left / (count as f64).max(1.0)).clamp(0.0, 1.0);
+            if left <= count as f64 {
+                break;
+            }
+            (faster, below) = (faster + count as f64, bound);
+        }
+        FlushTimes { mean, p99 }
     }
 
     pub async fn stop(self) -> Result<(), Failure> {

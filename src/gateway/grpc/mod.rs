@@ -3,6 +3,7 @@
 //! hyper serves the connections, tonic frames the messages. Not here: what the services do (`../ext_proc_grpc`,
 //! `../ext_authz`).
 
+mod gather;
 mod health;
 pub mod message;
 mod route;
@@ -13,6 +14,7 @@ use super::envoy::Pace;
 use super::metrics::GatewayCounters;
 use super::state::Gateway;
 use super::tls::{Accepted, Protocols};
+use gather::Gathering;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -99,7 +101,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .initial_connection_window_size(WINDOWS.1)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Gathering::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => {

@@ -1,0 +1,75 @@
+//! How much of the processors this process takes.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// Measured over at least so long, so that one burst says nothing.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// The share of the processors that was taken in the last window.
+#[derive(Debug)]
+pub(super) struct Burden {
+    processors: f64,
+    since: Option<(Instant, Duration)>,
+    share: f64,
+}
+
+impl Default for Burden {
+    fn default() -> Self {
+        // With the quota of a container counted in.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Burden { processors: processors as f64, since: None, share: 0.0 }
+    }
+}
+
+impl Burden {
+    /// From 0 (idle) to about 1 (every processor is busy with us), as of the last whole window.
+    pub(super) fn share(&mut self, now: Instant) -> f64 {
+        if self.since.is_none_or(|(since, _)| now.duration_since(since) >= WINDOW) {
+            self.measured(now, processor_time());
+        }
+        self.share
+    }
+
+    fn measured(&mut self, now: Instant, taken: Duration) {
+        if let Some((since, before)) = self.since {
+            let span = now.duration_since(since).as_secs_f64() * self.processors;
+            self.share = taken.saturating_sub(before).as_secs_f64() / span.max(f64::MIN_POSITIVE);
+        }
+        self.since = Some((now, taken));
+    }
+}
+
+/// Of all threads of this process since it began.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_of_all_processors_and_of_one_window() {
+        let mut burden = Burden { processors: 2.0, since: None, share: 0.0 };
+        let begun = Instant::now();
+        let ms = Duration::from_millis;
+        burden.measured(begun, ms(500));
+        assert_eq!(burden.share, 0.0, "nothing is known yet");
+        burden.measured(begun + ms(20), ms(530));
+        assert!((burden.share - 0.75).abs() < 1e-9);
+        burden.measured(begun + ms(120), ms(530));
+        assert_eq!(burden.share, 0.0);
+    }
+
+    #[test]
+    fn processor_time_is_that_of_work() {
+        let before = processor_time();
+        let mut work = 0_u64;
+        while processor_time() < before + Duration::from_millis(5) {
+            work = std::hint::black_box(work.wrapping_add(1));
+        }
+        assert!(work > 0);
+    }
+}
