@@ -5,6 +5,7 @@
 mod progress;
 mod report;
 mod source;
+mod traces;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -22,10 +23,13 @@ struct Cli {
 enum Command {
     /// Feed the logged inputs at their logged times through the kernel and compare every decision, byte for byte.
     Verify(verify::Args),
+    /// Make the spans of a log, whatever was sampled or lost when it was written.
+    Traces(traces::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Verify(args) => verify::run(&args),
+        Command::Traces(args) => traces::run(&args),
     }
 }

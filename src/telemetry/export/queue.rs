@@ -126,7 +126,21 @@ impl Exporter {
 
     /// Is there no room at all?
     pub fn is_full(&self) -> bool {
-        self.shared.waiting.load(Ordering::Acquire) >= self.shared.settings.queue_max
+        self.room() == 0
+    }
+
+    /// Spans that there is room for now.
+    pub fn room(&self) -> usize {
+        self.shared.settings.queue_max.saturating_sub(self.shared.waiting.load(Ordering::Acquire))
+    }
+
+    /// As [`Exporter::shutdown`], where nothing asynchronous runs.
+    ///
+    /// # Errors
+    /// There is no runtime to be had.
+    pub fn finish(&self, patience: Duration) -> std::io::Result<Counts> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        Ok(runtime.block_on(self.shutdown(patience)))
     }
 
     /// What is exported while it runs.
