@@ -242,18 +242,23 @@ pub(crate) fn insert_queued(state: &mut State, id: RequestId, queued: Queued, bu
             state.idle_flows.remove(&(since, queued.flow));
         }
     }
-    let ready = queued.is_ready();
+    let (ready, priority, flow, order) = (queued.is_ready(), queued.priority, queued.flow, queued.order);
     state.queued.insert(id, Box::new(queued));
     if ready {
-        set_ready(state, id);
+        enter(state, id, priority, flow, order);
     }
 }
 
 /// Makes a queued request dispatchable.
 pub(crate) fn set_ready(state: &mut State, id: RequestId) {
-    let Some(queued) = state.queued.get(&id) else { return };
-    let (priority, flow_id, place): (i32, FlowId, (OrderKey, RequestId)) =
-        (queued.priority, queued.flow, (queued.order, id));
+    if let Some(queued) = state.queued.get(&id) {
+        let (priority, flow, order) = (queued.priority, queued.flow, queued.order);
+        enter(state, id, priority, flow, order);
+    }
+}
+
+fn enter(state: &mut State, id: RequestId, priority: i32, flow_id: FlowId, order: OrderKey) {
+    let place = (order, id);
     let (Some(band), Some(flow)) = (state.bands.get_mut(&priority), state.flows.get_mut(&flow_id)) else {
         return;
     };

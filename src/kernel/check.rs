@@ -145,7 +145,7 @@ impl State {
     /// 5: what is due at this instant has been ended, or the next step is due at once.
     fn check_expiry(&self) -> Result<(), Violation> {
         let next = self.next_deadline();
-        for (id, queued) in &self.queued {
+        for (id, queued) in self.queued.iter() {
             let Some(class) = self.classes.get(queued.class()) else {
                 return Err(Violation { invariant: 5, found: format!("request {id} is in no class") });
             };

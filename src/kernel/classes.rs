@@ -4,6 +4,7 @@
 //! is due first. A change of regime recomputes one instant per class, never one per request.
 
 use crate::clocks::{Budgets, Clocks, Marks};
+use crate::line::Line;
 use crate::{Micros, RequestId};
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ pub(crate) struct ClassKey {
 pub(crate) struct Class {
     pub(crate) budgets: Budgets,
     /// Enqueue order is number order.
-    pub(crate) fifo: BTreeMap<RequestId, Marks>,
+    pub(crate) fifo: Line<Marks>,
     due: Option<Micros>,
 }
 
@@ -60,7 +61,7 @@ impl Classes {
             if let Some(header) = key.header {
                 *headers.entry(header).or_insert(0) += 1;
             }
-            Class { budgets, fifo: BTreeMap::new(), due: None }
+            Class { budgets, fifo: Line::default(), due: None }
         });
         class.budgets = budgets;
         class.fifo.insert(id, marks);

@@ -6,8 +6,8 @@ use crate::leases::Lease;
 use crate::queues::{Queued, Ready, make_unready};
 use crate::turn::Turn;
 use crate::{
-    Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, Outcome,
-    Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, reclaim, saturation,
+    Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, OrderKey,
+    Outcome, Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, reclaim, saturation,
 };
 use alloc::boxed::Box;
 
@@ -266,10 +266,10 @@ pub(crate) fn apply_dispatched(state: &mut State, e: &Dispatched) {
 
 /// Takes a request out of the queue and out of every index.
 pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<Box<Queued>> {
-    if state.queued.get(&id)?.is_ready() {
-        set_unready(state, id);
-    }
     let queued = state.queued.remove(&id)?;
+    if queued.is_ready() {
+        unready(state, id, queued.priority, queued.flow, queued.order);
+    }
     let now = state.now;
     state.queued_bytes = state.queued_bytes.saturating_sub(queued.bytes);
     if let Some(deadline) = queued.deadline {
@@ -299,8 +299,14 @@ pub(crate) fn remove_queued(state: &mut State, id: RequestId) -> Option<Box<Queu
 
 /// Makes a queued request undispatchable.
 pub(crate) fn set_unready(state: &mut State, id: RequestId) {
-    let Some(queued) = state.queued.get(&id) else { return };
-    let (priority, flow_id, place) = (queued.priority, queued.flow, (queued.order, id));
+    if let Some(queued) = state.queued.get(&id) {
+        let (priority, flow, order) = (queued.priority, queued.flow, queued.order);
+        unready(state, id, priority, flow, order);
+    }
+}
+
+fn unready(state: &mut State, id: RequestId, priority: i32, flow_id: FlowId, order: OrderKey) {
+    let place = (order, id);
     let (Some(band), Some(flow)) = (state.bands.get_mut(&priority), state.flows.get_mut(&flow_id)) else {
         return;
     };

@@ -26,6 +26,7 @@ mod kept;
 mod keys;
 mod leases;
 mod lifecycle;
+mod line;
 pub mod ordering;
 mod outcome;
 mod policy;

@@ -7,6 +7,7 @@ use crate::clocks::Clocks;
 use crate::endpoints::Endpoints;
 use crate::keys::Keys;
 use crate::leases::Lease;
+use crate::line::Line;
 use crate::queues::{Band, Flow, Queued};
 use crate::reclaim::Reclamation;
 use crate::revoke::Revocations;
@@ -39,7 +40,7 @@ pub struct State {
     pub(crate) next_flow: u32,
     pub(crate) idle_flows: BTreeSet<(Micros, FlowId)>,
 
-    pub(crate) queued: BTreeMap<RequestId, Box<Queued>>,
+    pub(crate) queued: Line<Box<Queued>>,
     pub(crate) queued_bytes: u64,
     pub(crate) classes: Classes,
     pub(crate) deadlines: BTreeSet<(Micros, RequestId)>,
@@ -131,7 +132,7 @@ impl State {
             flows: BTreeMap::new(),
             next_flow: 0,
             idle_flows: BTreeSet::new(),
-            queued: BTreeMap::new(),
+            queued: Line::default(),
             queued_bytes: 0,
             classes: Classes::default(),
             deadlines: BTreeSet::new(),
