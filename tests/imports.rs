@@ -48,6 +48,7 @@ fn units() -> BTreeMap<String, Vec<PathBuf>> {
         ("weir-projection", "src/projection"),
         ("weir-telemetry", "src/telemetry"),
         ("weir-migrations", "migrations"),
+        ("weir-truth", "truth"),
         ("weir-replay", "replay"),
     ];
     for (name, dir) in packages {
@@ -91,6 +92,7 @@ fn dependencies() -> BTreeSet<String> {
         "src/projection/Cargo.toml",
         "src/telemetry/Cargo.toml",
         "migrations/Cargo.toml",
+        "truth/Cargo.toml",
         "replay/Cargo.toml",
     ] {
         let text = fs::read_to_string(root().join(manifest)).unwrap();

@@ -5,7 +5,7 @@
 //! for its scheduling by priority; where all are equal they change nothing.
 
 use super::Spec;
-use crate::sim::rng::Rng;
+use crate::rng::Rng;
 use std::collections::VecDeque;
 use std::fmt;
 use weir_kernel::Micros;

@@ -1,7 +1,7 @@
 //! The truth model: tokens are conserved, the same seed gives the same run, an abort frees at once.
 
 use super::*;
-use crate::sim::rng::Rng;
+use crate::rng::Rng;
 use std::collections::BTreeMap;
 use weir_kernel::Micros;
 
