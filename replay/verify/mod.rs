@@ -1,7 +1,6 @@
 //! `weir-replay verify`: the logged inputs, at their logged times, must lead to the logged decisions.
 
 mod compare;
-mod decode;
 mod pool;
 
 use crate::report;

@@ -2,13 +2,13 @@
 
 use super::Wanted;
 use super::compare::{Difference, difference};
-use super::decode::Batches;
+use crate::decode::Batches;
 use crate::progress::Progress;
+use crate::start::start;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_kernel::{Input, KERNEL_BEHAVIOUR, State, Step, fold, step};
 use weir_log::reader::{Bound, Logs};
-use weir_log::snapshot::{self, SnapshotRef};
 use weir_log::{Head, SegmentError};
 
 /// Threads that decode. Deciding again is about as much work as decoding.
@@ -137,34 +137,11 @@ impl Walk {
         self.finish()
     }
 
-    /// The state to start from: empty, or the newest snapshot before the range, or the oldest one of a trimmed log.
     fn start(&mut self, logs: &Logs, pool: &str) -> Result<Head, SegmentError> {
-        let first = match logs.reader(pool, Bound::Open, Bound::Open).next() {
-            Some(frame) => frame?.header.first_seq,
-            None => return Ok(Head::default()),
-        };
-        let mut start = Head::default();
-        let known: Vec<&SnapshotRef> = logs.snapshots(pool).iter().filter(|at| at.seq + 1 >= first).collect();
-        for at in &known {
-            match snapshot::usable(at, u64::MAX) {
-                Ok((state, head)) => {
-                    self.digests.insert(head.seq, state.digest());
-                    let early = !self.wanted.from.excludes_before(head.seq + 1, head.at);
-                    let before_range = !early || self.wanted.from == Bound::Seq(head.seq + 1);
-                    if (first > 1 && start.seq == 0) || (before_range && head.seq > start.seq) {
-                        (self.folded, start) = (state, head);
-                    }
-                }
-                Err(error) => eprintln!("note: {error}; this snapshot is left out"),
-            }
-        }
-        if first > 1 && start.seq == 0 {
-            let reason = format!("starts at sequence {first}, and there is no usable snapshot before it");
-            return Err(SegmentError::Mismatch { file: format!("the log of pool {pool}"), reason });
-        }
-        self.digests.retain(|seq, _| *seq > start.seq);
-        self.report.from_snapshot = (start.seq > 0).then_some(start.seq);
-        Ok(start)
+        let start = start(logs, pool, self.wanted.from)?;
+        (self.folded, self.digests) = (start.state, start.digests);
+        self.report.from_snapshot = (start.head.seq > 0).then_some(start.head.seq);
+        Ok(start.head)
     }
 
     fn step(&mut self, logged: Step) -> Result<(), Verdict> {

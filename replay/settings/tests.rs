@@ -1,0 +1,138 @@
+//! Logged settings come back from their document; changes are resolved, refused and named as the service does it.
+
+use super::*;
+use std::collections::BTreeMap;
+use weir_kernel::{
+    BandSettings, ConcurrencyMode, Detector, Eviction, Fairness, HoldbackDomain, Micros, OutputEstimate,
+    ProgramAware, Ratio, UsageLimit,
+};
+
+fn many() -> Vec<Policy> {
+    let band = BandSettings {
+        max_requests: 200,
+        fairness: Fairness::ProgramAware(ProgramAware {
+            half_life: Micros(1_500_000),
+            ..ProgramAware::default()
+        }),
+        ordering: weir_kernel::Ordering::Edf,
+        saturation_budget: Some(Micros::from_secs(7)),
+        no_endpoint_budget: Some(Micros::ZERO),
+        ..BandSettings::default()
+    };
+    let bands =
+        BTreeMap::from([(0, BandSettings::default()), (100, band.clone()), (-10, BandSettings::default())]);
+    vec![
+        Policy::default(),
+        Policy {
+            bands: bands.clone(),
+            negative_template: Some(band),
+            usage_limit: UsageLimit::Holdback {
+                min: Ratio(600_000),
+                max: Ratio::ONE,
+                domain: HoldbackDomain::Rank,
+            },
+            eviction: Eviction { enabled: true, ..Eviction::default() },
+            ..Policy::default()
+        },
+        Policy {
+            detector: Detector::Concurrency {
+                mode: ConcurrencyMode::Hybrid,
+                max_requests: 12,
+                max_tokens: 70_000,
+                headroom: Ratio(200_000),
+                output_estimate: Some(OutputEstimate { ratio: Ratio(1_250_000), cap: 900 }),
+            },
+            usage_limit: UsageLimit::Fixed {
+                ceilings: BTreeMap::from([(-10, Ratio(500_000))]),
+                default: Ratio::ONE,
+            },
+            bands,
+            in_flight_credit: false,
+            observe: true,
+            saturation_budget: Micros::ZERO,
+            ..Policy::default()
+        },
+        Policy { detector: Detector::Pushed, usage_limit: UsageLimit::SoftReflective, ..Policy::default() },
+    ]
+}
+
+fn candidate(words: &[&str]) -> Result<Candidate, CandidateError> {
+    Candidate::default().with(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+}
+
+#[test]
+fn logged_settings_come_back_from_their_document() {
+    for policy in many() {
+        let same = candidate(&["maxRequests=0"]).unwrap().resolve(&policy, "chat").unwrap();
+        assert_eq!(same, policy);
+    }
+}
+
+#[test]
+fn a_change_changes_that_and_nothing_else() {
+    let base = many().remove(1);
+    let one = |words: &[&str]| candidate(words).unwrap().resolve(&base, "chat").unwrap();
+    assert_eq!(
+        one(&["defaultRequestTTL=15s"]),
+        Policy { saturation_budget: Micros::from_secs(15), ..base.clone() }
+    );
+    let got = one(&["flowControl.priorityBands[0].maxRequests=2000"]);
+    assert_eq!(got.bands[&100].max_requests, 2_000);
+    assert_eq!(got.bands[&0], base.bands[&0]);
+    let got = one(&["usageLimitPolicy={type: static-usage-limit-policy, parameters: {threshold: 0.9}}"]);
+    assert_eq!(got.usage_limit, UsageLimit::Static { threshold: Ratio(900_000) });
+    assert_eq!(
+        one(&["usageLimitPolicy=soft-reflective-ceiling-policy"]).usage_limit,
+        UsageLimit::SoftReflective
+    );
+    let got = one(&["priorityBands[2].fairnessPolicy=round-robin-fairness-policy", "enableEviction=false"]);
+    assert_eq!((got.bands[&-10].fairness.clone(), got.eviction.enabled), (Fairness::RoundRobin, false));
+    let got = one(&["detector={type: concurrency-detector, parameters: {maxConcurrency: 8}}"]);
+    assert!(matches!(got.detector, Detector::Concurrency { max_requests: 8, .. }));
+    assert_eq!(one(&["blindAfter=2s"]).blind_after, Micros::from_secs(2));
+}
+
+#[test]
+fn what_the_service_would_refuse_is_refused_with_its_words() {
+    let refused = |words: &[&str]| match candidate(words) {
+        Ok(candidate) => candidate.resolve(&Policy::default(), "chat").unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    for (words, want) in [
+        (&["defaultRequestTtl=15s"][..], "did you mean defaultRequestTTL?"),
+        (&["priorityBand[0].maxRequests=1"], "did you mean priorityBands[0].maxRequests?"),
+        (
+            &["flowControl.maxRequest=1"],
+            "flowControl.maxRequest: unknown key; did you mean flowControl.maxRequests?",
+        ),
+        (&["defaultRequestTTL=soon"], "flowControl.defaultRequestTTL"),
+        (&["maxRequests=-1"], "flowControl.maxRequests"),
+        (&["usageLimitPolicy=static-usage-limit"], "did you mean static-usage-limit-policy?"),
+        (&["usageLimitPolicy={type: static-usage-limit-policy, parameters: {threshold: 1.5}}"], "threshold"),
+        (&["priorityBands[7].maxRequests=1"], "priorityBands has 1 entries; allowed: an index from 0 to 1"),
+        (&["maxRequests"], "PATH=VALUE"),
+        (&["wholly=1"], "known here"),
+    ] {
+        let got = refused(words);
+        assert!(got.contains(want), "{words:?}: {got}");
+    }
+}
+
+#[test]
+fn a_file_is_read_for_the_pool_of_the_log_and_a_patch_is_laid_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = file("weir.yaml", "pools:\n  chat: {flowControl: {maxRequests: 9}}\n  code: {}\n");
+    let patch = file("patch.yaml", "pools: {chat: {flowControl: {defaultRequestTTL: 3s}}}\n");
+    let args = Args { set: Vec::new(), config: Some(config.clone()), patch: Some(patch) };
+    let got = Candidate::read(&args).unwrap().resolve(&Policy::default(), "chat").unwrap();
+    assert_eq!((got.max_requests, got.saturation_budget), (9, Micros::from_secs(3)));
+    let error = Candidate::read(&args).unwrap().resolve(&Policy::default(), "chess").unwrap_err().to_string();
+    assert!(error.contains("no pool \"chess\"; it has chat, code"), "{error}");
+    let broken = Args { config: Some(file("b.yaml", "a: [1")), ..Args::default() };
+    assert!(Candidate::read(&broken).unwrap_err().to_string().contains("b.yaml"));
+}

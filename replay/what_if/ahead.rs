@@ -1,0 +1,150 @@
+//! Looks some way ahead in the log: what a request needed, where the log says so, before the candidate admits it.
+//!
+//! The model of the pool is run over what was logged, and each request is taken out of it when the log says that it
+//! ended: what it had got by then, in the model's units, is its own recorded service, for whatever load it then meets.
+
+use crate::model::{Pool, Work, prompt_of};
+use std::collections::{HashMap, VecDeque};
+use weir_kernel::{EndpointChange, Event, Input, LeaseEnd, Micros, RequestId, Step, Termination, Usage};
+use weir_log::SegmentError;
+
+/// How far ahead it looks.
+const AHEAD: Micros = Micros::from_secs(300);
+/// But not more than so many steps, which bounds the memory.
+const AHEAD_STEPS: usize = 150_000;
+
+/// What the log says of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// What it needed.
+    pub work: Work,
+    /// How long it took.
+    pub ran: Micros,
+    /// What it used.
+    pub usage: Option<Usage>,
+    /// It came to its own end, so that this is all that it needs.
+    pub whole: bool,
+}
+
+/// Steps in order, and what lies ahead of them.
+pub struct Ahead<I> {
+    source: I,
+    batch: std::vec::IntoIter<Step>,
+    buffer: VecDeque<Step>,
+    pool: Pool,
+    prompts: HashMap<RequestId, u32>,
+    since: HashMap<RequestId, Micros>,
+    known: HashMap<RequestId, Known>,
+    failed: Option<SegmentError>,
+}
+
+impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
+    /// `pool` is an empty model.
+    pub fn new(source: I, pool: Pool) -> Self {
+        Ahead {
+            source,
+            batch: Vec::new().into_iter(),
+            buffer: VecDeque::new(),
+            pool,
+            prompts: HashMap::new(),
+            since: HashMap::new(),
+            known: HashMap::new(),
+            failed: None,
+        }
+    }
+
+    /// What the log says of services, as far as they are in view.
+    pub fn known(&self) -> &HashMap<RequestId, Known> {
+        &self.known
+    }
+
+    /// Nobody will ask for it again.
+    pub fn forget(&mut self, request: RequestId) {
+        self.known.remove(&request);
+    }
+
+    /// Why the steps ended, if it was not their end.
+    pub fn failed(&mut self) -> Option<SegmentError> {
+        self.failed.take()
+    }
+
+    /// The next step.
+    pub fn step(&mut self) -> Option<Step> {
+        while self.buffer.len() < AHEAD_STEPS {
+            let (first, last) = (self.buffer.front(), self.buffer.back());
+            if let (Some(first), Some(last)) = (first, last)
+                && last.at.since(first.at) > AHEAD
+            {
+                break;
+            }
+            let Some(step) = self.read() else { break };
+            self.look(&step);
+            self.buffer.push_back(step);
+        }
+        self.buffer.pop_front()
+    }
+
+    fn read(&mut self) -> Option<Step> {
+        loop {
+            if let Some(step) = self.batch.next() {
+                return Some(step);
+            }
+            match self.source.next()? {
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, step: &Step) {
+        self.pool.advance(step.at, &mut |_| {});
+        servers(&mut self.pool, step);
+        if let Input::Arrived(arrival) = &step.input {
+            self.prompts.insert(RequestId(step.seq), prompt_of(arrival));
+        }
+        for event in &step.events {
+            match event {
+                Event::Rejected(_) | Event::Repeated { .. } => {
+                    self.prompts.remove(&RequestId(step.seq));
+                }
+                Event::Evicted(e) => {
+                    self.prompts.remove(&e.request);
+                }
+                Event::Dispatched(e) => {
+                    let prompt = self.prompts.remove(&e.request).unwrap_or(1);
+                    self.since.insert(e.request, step.at);
+                    self.pool.submit(step.at, e.request.0, e.endpoint, Work::open(prompt));
+                }
+                Event::LeaseEnded(e) => {
+                    let ran = self.since.remove(&e.request).map_or(e.ran, |since| step.at.since(since));
+                    let Some(work) = self.pool.remove(step.at, e.request.0) else { continue };
+                    let (usage, termination) = match &step.input {
+                        Input::Ended(ended) if ended.request == e.request => (ended.usage, ended.termination),
+                        _ => (None, Termination::Natural),
+                    };
+                    let by_itself = matches!(&step.input, Input::Ended(ended) if ended.request == e.request);
+                    let natural =
+                        !matches!(termination, Termination::ClientDisconnect | Termination::Evicted);
+                    let whole = by_itself && natural && e.end == LeaseEnd::Completed;
+                    self.known.insert(e.request, Known { work, ran, usage, whole });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Servers that joined and left in this step.
+pub fn servers(pool: &mut Pool, step: &Step) {
+    let Input::Observed(observation) = &step.input else { return };
+    for change in &observation.changes {
+        match change {
+            EndpointChange::Joined { slot, .. } => pool.join(*slot),
+            EndpointChange::Left { slot } => pool.leave(*slot),
+            EndpointChange::Sampled { .. } | EndpointChange::Stale { .. } => {}
+        }
+    }
+}

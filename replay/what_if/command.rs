@@ -1,0 +1,213 @@
+//! The command: opens the log, fits or reads the model, runs the candidate beside the log, and says what came out.
+
+use super::lockstep::{Answer, Question, run as lockstep};
+use super::print;
+use super::world::{Options, PatienceRule};
+use crate::decode::Batches;
+use crate::fitting;
+use crate::model::PoolModel;
+use crate::progress::Progress;
+use crate::settings::{self, Candidate, CandidateError};
+use crate::source::{Opened, Source};
+use crate::start::start;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weir_kernel::Micros;
+use weir_log::SegmentError;
+use weir_log::reader::Bound;
+
+/// What stands for the pool where the candidate's run differs from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModelRule {
+    /// The model that is fitted to this log.
+    Fitted,
+    /// Recorded load and recorded services, as if the candidate had not changed them: the naive baseline.
+    OpenLoop,
+}
+
+/// Arguments of `weir-replay what-if`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The log and the candidate are run in lockstep. A request is exact if it came and went while both were equal, shifted if
+its outcome is the same otherwise, flipped if it is not. While the runs differ, a pool model fitted from this log says
+what the log cannot; lease time under loads that the log never visited is counted as unknown. Paths begin at the top of
+a configuration or within flowControl, weir or the pool; bands count from 0, highest priority first.
+
+Exit code: 0 answered; 1 refused settings, damage (the place is named), or nothing to read.
+
+Examples:
+  weir-replay what-if --data ./data --set defaultRequestTTL=15s
+  weir-replay what-if --data ./data --set 'priorityBands[0].maxRequests=2000' --draws 20 --requests
+  weir-replay what-if export.wlog --set 'usageLimitPolicy={type: priority-holdback-policy, parameters: {minCeiling: 0.6}}'
+  weir-replay what-if --data ./data --config candidate.yaml --from 2026-11-30T01:00 --to 2026-11-30T02:00 --json")]
+pub struct Args {
+    #[command(flatten)]
+    pub(crate) source: Source,
+
+    #[command(flatten)]
+    pub(crate) candidate: settings::Args,
+
+    /// Only this pool.
+    #[arg(long)]
+    pub(crate) pool: Option<String>,
+
+    /// From this sequence or time on; what comes before is folded to get the state.
+    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
+    pub(crate) from: Bound,
+
+    /// Up to this sequence or time.
+    #[arg(long, value_name = "SEQ|TIME")]
+    pub(crate) to: Option<Bound>,
+
+    /// What stands for the pool where the runs differ.
+    #[arg(long, value_enum, default_value = "fitted")]
+    pub(crate) model: ModelRule,
+
+    /// A model that `weir-replay fit` saved, in place of one fitted to this log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pool_model: Option<PathBuf>,
+
+    /// Runs with other draws, for 90 % intervals.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=500))]
+    pub(crate) draws: u32,
+
+    /// Where the draws begin.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// How long callers wait that the log shows no longer.
+    #[arg(long, value_enum, default_value = "observed")]
+    pub(crate) patience: PatienceRule,
+
+    /// Requests that only the candidate sheds come again, once, after this long (`none`, or a span such as 2s).
+    #[arg(long, value_name = "none|SPAN", default_value = "none", value_parser = retry)]
+    pub(crate) retry: Retry,
+
+    /// List the requests whose fate changes.
+    #[arg(long)]
+    pub(crate) requests: bool,
+
+    /// One JSON object on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Whether shed requests come again, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry(pub Option<Micros>);
+
+/// `none` or a span.
+pub fn retry(text: &str) -> Result<Retry, String> {
+    if text == "none" {
+        return Ok(Retry(None));
+    }
+    match weir_config::parse_duration(text) {
+        Ok(span) if !span.is_zero() => Ok(Retry(Some(span))),
+        _ => Err(format!("{text:?} is not allowed; allowed: none, or a span above zero such as 2s")),
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum WhatIfError {
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] SegmentError),
+    /// The settings.
+    #[error(transparent)]
+    Settings(#[from] CandidateError),
+    /// The saved model.
+    #[error("--pool-model: {0}")]
+    Model(String),
+    /// Nothing to read.
+    #[error("{0}")]
+    Nothing(String),
+    /// Standard output.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+}
+
+/// Runs `weir-replay what-if`.
+pub fn run(args: &Args) -> ExitCode {
+    what_if(args).unwrap_or_else(|error| {
+        eprintln!("weir-replay: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The pools that are asked about.
+pub fn pools(opened: &Opened, only: Option<&String>) -> Result<Vec<String>, WhatIfError> {
+    opened.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    let mut pools = opened.logs.pools();
+    let all = pools.join(", ");
+    pools.retain(|pool| only.is_none_or(|only| only == pool));
+    match (pools.is_empty(), only) {
+        (false, _) => Ok(pools),
+        (true, Some(only)) => {
+            Err(WhatIfError::Nothing(format!("no pool {only:?} in this log; it has {all}")))
+        }
+        (true, None) => Err(WhatIfError::Nothing("no pool in this log".to_owned())),
+    }
+}
+
+fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
+    let candidate = Candidate::read(&args.candidate)?;
+    let opened = args.source.open()?;
+    let mut objects = Vec::new();
+    let mut whole = true;
+    for pool in pools(&opened, args.pool.as_ref())? {
+        let model = match &args.pool_model {
+            Some(file) => PoolModel::read(file).map_err(WhatIfError::Model)?,
+            None => fitting::of(&opened.logs, &pool, args.to.unwrap_or_default())?,
+        };
+        let answer = ask(args, &opened, &candidate, &pool, &model)?;
+        if answer.steps == 0 {
+            return Err(WhatIfError::Nothing(format!("pool {pool}: no steps in this range")));
+        }
+        whole &= answer.damaged.is_none();
+        if args.json {
+            objects.push(print::json(&pool, &candidate, &answer, &model));
+        } else {
+            print::text(&pool, &candidate, &answer, &model, args)?;
+        }
+    }
+    if args.json {
+        weir_log::say!("{}", serde_json::json!({ "pools": objects }))?;
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn ask(
+    args: &Args,
+    opened: &Opened,
+    candidate: &Candidate,
+    pool: &str,
+    model: &PoolModel,
+) -> Result<Answer, WhatIfError> {
+    let options = Options {
+        open_loop: args.model == ModelRule::OpenLoop,
+        patience: args.patience,
+        retry: args.retry.0,
+        seed: args.seed,
+    };
+    let to = args.to.unwrap_or_default();
+    let question =
+        Question { pool, candidate, from: args.from, to, options, draws: args.draws, list: args.requests };
+    answer(&opened.logs, &question, model)
+}
+
+/// Runs a question on a pool's log.
+pub fn answer(
+    logs: &weir_log::reader::Logs,
+    question: &Question<'_>,
+    model: &PoolModel,
+) -> Result<Answer, WhatIfError> {
+    let start = start(logs, question.pool, question.from)?;
+    let end = logs.head(question.pool)?.map_or(0, |head| head.seq);
+    let progress = Progress::new(question.pool, Some(end.saturating_sub(start.head.seq)));
+    let reader = logs.reader(question.pool, Bound::Seq(start.head.seq + 1), Bound::Open).after(start.head);
+    std::thread::scope(|scope| {
+        let batches = Batches::start(scope, reader, 1);
+        Ok(lockstep(question, model, start.state, batches, |steps| progress.add(steps))?)
+    })
+}

@@ -1,0 +1,199 @@
+//! What the log says became of each request that is still of interest.
+
+use super::tally::{Group, Tallies};
+use crate::model::prompt_of;
+use std::collections::HashMap;
+use weir_kernel::{
+    Arrival, DEFAULT_FLOW, Event, Input, LeaseEnd, Micros, Outcome, Reason, RequestId, Slot, Step,
+};
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// In the queue.
+    Queued,
+    /// Admitted.
+    Running {
+        /// Since when.
+        since: Micros,
+        /// Where, if the kernel chose.
+        slot: Option<Slot>,
+    },
+    /// Nowhere.
+    Gone,
+}
+
+/// How it left the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// Why, where it was not admitted.
+    pub reason: Option<Reason>,
+    /// How long it was queued.
+    pub waited: Micros,
+}
+
+/// A request's course in one of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Where it is.
+    pub stage: Stage,
+    /// How it left the queue.
+    pub fate: Option<Fate>,
+    /// How its lease ended.
+    pub end: Option<LeaseEnd>,
+    /// Its lease has been ordered to end early.
+    pub revoked: bool,
+}
+
+impl Course {
+    /// Not decided.
+    pub const NEW: Course = Course { stage: Stage::Queued, fate: None, end: None, revoked: false };
+
+    /// Takes an event about it.
+    pub fn take(&mut self, at: Micros, event: &Event) {
+        match event {
+            Event::Rejected(e) => self.leave(e.outcome, Some(e.reason), Micros::ZERO),
+            Event::Evicted(e) => self.leave(e.outcome, Some(e.reason), e.waited),
+            Event::Dispatched(e) => {
+                self.stage = Stage::Running { since: at, slot: e.endpoint };
+                self.fate = Some(Fate { outcome: Outcome::Dispatched, reason: None, waited: e.waited });
+            }
+            Event::LeaseEnded(e) => (self.stage, self.end) = (Stage::Gone, Some(e.end)),
+            Event::RevocationIssued(_) => self.revoked = true,
+            Event::Repeated { .. } => self.stage = Stage::Gone,
+            _ => {}
+        }
+    }
+
+    /// Where it is, and whether it is to stay there.
+    pub const fn standing(&self) -> (Stage, bool) {
+        (self.stage, self.revoked)
+    }
+
+    fn leave(&mut self, outcome: Outcome, reason: Option<Reason>, waited: Micros) {
+        self.stage = Stage::Gone;
+        self.fate = Some(Fate { outcome, reason, waited });
+    }
+
+    /// The same outcome, whatever the times?
+    pub fn ends_as(&self, other: &Course) -> bool {
+        let outcome = |course: &Course| course.fate.map(|fate| fate.outcome);
+        let taken_back = |course: &Course| course.end == Some(LeaseEnd::Revoked);
+        outcome(self) == outcome(other) && taken_back(self) == taken_back(other)
+    }
+}
+
+/// A request as logged.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    /// The rows it is counted in.
+    pub group: Group,
+    /// The caller's own id.
+    pub caller_id: String,
+    /// Prompt tokens.
+    pub prompt: u32,
+    /// When it arrived.
+    pub arrived: Micros,
+    /// What became of it.
+    pub course: Course,
+    /// Candidates that are through with it.
+    pub settled: usize,
+    /// As it arrived, where it may come again.
+    pub arrival: Option<Box<Arrival>>,
+}
+
+/// All that are of interest, by the number of the log.
+pub type Facts = HashMap<u64, Fact>;
+
+impl Fact {
+    /// It is over.
+    pub fn is_gone(&self) -> bool {
+        self.course.stage == Stage::Gone
+    }
+
+    /// A request that arrives.
+    pub fn new(at: Micros, arrival: &Arrival, keep: bool) -> Fact {
+        let flow = if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id };
+        Fact {
+            group: Group {
+                band: 0,
+                flow: flow.to_owned(),
+                objective: arrival.objective.clone().unwrap_or_default(),
+            },
+            caller_id: arrival.caller_id.clone(),
+            prompt: prompt_of(arrival),
+            arrived: at,
+            course: Course::NEW,
+            settled: 0,
+            arrival: keep.then(|| Box::new(arrival.clone())),
+        }
+    }
+}
+
+/// The request that an event of a step is about, by the step's own numbering.
+pub fn subject(seq: u64, event: &Event) -> Option<RequestId> {
+    match event {
+        Event::Enqueued(_) | Event::Rejected(_) | Event::Repeated { .. } => Some(RequestId(seq)),
+        Event::Dispatched(e) => Some(e.request),
+        Event::Evicted(e) => Some(e.request),
+        Event::LeaseEnded(e) => Some(e.request),
+        Event::RevocationIssued(e) => Some(e.request),
+        _ => None,
+    }
+}
+
+/// Takes a logged step; gives the numbers of the requests that it is about.
+pub fn take(facts: &mut Facts, tallies: Option<&mut Tallies>, step: &Step, keep: bool) -> Vec<u64> {
+    if let Input::Arrived(arrival) = &step.input {
+        facts.insert(step.seq, Fact::new(step.at, arrival, keep));
+    }
+    let mut touched = Vec::new();
+    let mut tallies = tallies;
+    for event in &step.events {
+        if let (Event::RejectedMany(e), Input::ArrivedMany(many), Some(tallies)) =
+            (event, &step.input, tallies.as_deref_mut())
+        {
+            let group =
+                Group { band: many.priority, flow: "(refused together)".to_owned(), ..Group::default() };
+            tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
+        }
+        let Some(RequestId(id)) = subject(step.seq, event) else { continue };
+        let Some(fact) = facts.get_mut(&id) else { continue };
+        if let Event::Enqueued(weir_kernel::Enqueued { priority, .. })
+        | Event::Rejected(weir_kernel::Rejected { priority, .. }) = event
+        {
+            fact.group.band = *priority;
+        }
+        fact.course.take(step.at, event);
+        if let Some(tallies) = tallies.as_deref_mut() {
+            count(tallies, &fact.group, &fact.course, event, usage(step, id));
+        }
+        if touched.last() != Some(&id) {
+            touched.push(id);
+        }
+    }
+    touched
+}
+
+/// Tokens that the step says a request made.
+fn usage(step: &Step, id: u64) -> u32 {
+    match &step.input {
+        Input::Ended(ended) if ended.request.0 == id => ended.usage.map_or(0, |usage| usage.completion),
+        _ => 0,
+    }
+}
+
+/// Counts an event about a request.
+pub fn count(tallies: &mut Tallies, group: &Group, course: &Course, event: &Event, tokens: u32) {
+    match event {
+        Event::Rejected(_) | Event::Evicted(_) | Event::Dispatched(_) => {
+            if let Some(fate) = course.fate {
+                tallies.outcome(group, fate.outcome, fate.reason, fate.waited, 1);
+            }
+        }
+        Event::LeaseEnded(e) => tallies.end(group, e.end, tokens),
+        _ => {}
+    }
+}

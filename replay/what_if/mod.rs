@@ -1,0 +1,20 @@
+//! `weir-replay what-if`: the logged inputs, decided under other settings.
+
+mod ahead;
+mod command;
+mod facts;
+mod lockstep;
+mod pending;
+mod print;
+mod rounds;
+mod tally;
+mod world;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use command::{Args, WhatIfError, pools, run as command};
+pub use facts::{Fact, Facts, take};
+pub use lockstep::{Answer, Question, run};
+pub use tally::{Tallies, Tally};
+pub use world::{Options, PatienceRule, Shares, World};

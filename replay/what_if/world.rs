@@ -1,0 +1,482 @@
+//! One candidate run: a kernel under other settings beside the log, exactly as long as both agree, by the model where not.
+
+use super::ahead::Known;
+use super::facts::{Course, Facts, Stage, count, subject};
+use super::pending::{Due, Pending};
+use super::tally::{Group, Tallies};
+use crate::model::{Draw, Drift, Pool, PoolModel, Work};
+use std::collections::{HashMap, HashSet};
+use weir_kernel::{Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, step};
+use weir_log::describe::{event_text, input_kind, input_text};
+
+/// What is assumed where no log can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PatienceRule {
+    /// Callers give up when the log says so, and never otherwise.
+    Observed,
+    /// Nobody gives up while queued.
+    Infinite,
+    /// Beyond what the log shows of a caller, its patience is drawn from the product-limit estimate over all callers.
+    KaplanMeier,
+}
+
+/// How a candidate is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The naive baseline: recorded load and recorded services, whatever the candidate does.
+    pub open_loop: bool,
+    /// See [`PatienceRule`].
+    pub patience: PatienceRule,
+    /// Requests that only the candidate sheds come again once, after this long.
+    pub retry: Option<Micros>,
+    /// Where the draws begin.
+    pub seed: u64,
+}
+
+/// What a run of a candidate can look at.
+pub struct Sight<'a> {
+    /// The logged state: before the step at hand while time passes, after it when it is taken.
+    pub logged: &'a State,
+    /// The logged requests.
+    pub facts: &'a Facts,
+    /// The model's pool under the logged course.
+    pub pool: &'a Pool,
+    /// Services ahead.
+    pub known: &'a HashMap<RequestId, Known>,
+    /// The model.
+    pub model: &'a PoolModel,
+    /// The options.
+    pub options: Options,
+    /// When samples were last asked for.
+    pub requested: Micros,
+    /// The logged step at hand, where one is.
+    pub step: Option<&'a Step>,
+}
+
+/// Where the runs first part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// The logged step, or the one before.
+    pub seq: u64,
+    /// When.
+    pub at: Micros,
+    /// What came in.
+    pub input: String,
+    /// What the log says was decided.
+    pub logged: Vec<String>,
+    /// What the candidate decides.
+    pub candidate: Vec<String>,
+}
+
+/// Requests and lease time by what can be said of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Requests that came and went while both runs were equal.
+    pub exact: u64,
+    /// Others with the same outcome.
+    pub shifted: u64,
+    /// Others.
+    pub flipped: u64,
+    /// Requests that the candidate admitted and whose service no log shows: their token counts are drawn.
+    pub unobserved: u64,
+    /// Lease time in µs while both runs were equal.
+    pub lease_exact: u64,
+    /// By the model.
+    pub lease_modelled: u64,
+    /// By the model, under loads that the log never visited.
+    pub lease_unknown: u64,
+}
+
+/// A request whose fate changes.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// Its number in the log.
+    pub id: u64,
+    /// The caller's own id.
+    pub caller_id: String,
+    /// Its rows.
+    pub group: Group,
+    /// As logged.
+    pub logged: Course,
+    /// Under the candidate.
+    pub candidate: Course,
+}
+
+/// A request in the candidate's run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mine {
+    pub(super) own: RequestId,
+    pub(super) course: Course,
+    /// It was there while the runs were apart.
+    pub(super) touched: bool,
+}
+
+/// While the runs are apart.
+pub(super) struct Parted {
+    /// The model's pool under the candidate's course.
+    pub(super) pool: Pool,
+    pub(super) pending: Pending,
+    /// What model and log know of a running request's tokens.
+    pub(super) tokens: HashMap<u64, u32>,
+}
+
+/// One run.
+pub struct World {
+    pub(super) state: State,
+    pub(super) requests: HashMap<u64, Mine>,
+    pub(super) by_own: HashMap<RequestId, u64>,
+    pub(super) parted: Option<Parted>,
+    differing: HashSet<u64>,
+    drift: Drift,
+    pub(super) seed: u64,
+    /// What came out.
+    pub tallies: Tallies,
+    /// What can be said of it.
+    pub shares: Shares,
+    /// Where it first parted from the log.
+    pub first: Option<Divergence>,
+    /// How often it parted.
+    pub parted_times: u64,
+    /// Requests whose fate changed, if they are wanted.
+    pub changed: Option<Vec<Changed>>,
+    /// Those that are through in both runs.
+    pub(super) settled: Vec<u64>,
+    pub(super) retries: u64,
+    /// Requests that came again.
+    pub(super) extra: Facts,
+}
+
+/// Changed requests that are listed at most.
+const CHANGED_MAX: usize = 100_000;
+
+impl World {
+    /// A run that begins as the log does at this point.
+    pub fn new(state: State, facts: &Facts, seed: u64, drift: Drift, list: bool) -> World {
+        let mine = |(id, fact): (&u64, &super::facts::Fact)| {
+            (*id, Mine { own: RequestId(*id), course: fact.course, touched: false })
+        };
+        World {
+            state,
+            requests: facts.iter().map(mine).collect(),
+            by_own: facts.keys().map(|id| (RequestId(*id), *id)).collect(),
+            parted: None,
+            differing: HashSet::new(),
+            drift,
+            seed,
+            tallies: Tallies::default(),
+            shares: Shares::default(),
+            first: None,
+            parted_times: 0,
+            changed: list.then(Vec::new),
+            settled: Vec::new(),
+            retries: 0,
+            extra: Facts::new(),
+        }
+    }
+
+    /// Both runs are equal now.
+    pub fn is_coupled(&self) -> bool {
+        self.parted.is_none()
+    }
+
+    /// Its kernel.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Takes an input at `at`; `id` is the number of a request that arrives with it.
+    pub(super) fn feed(&mut self, sight: &Sight<'_>, at: Micros, input: Input, id: Option<u64>) {
+        self.feed_beside(sight, at, input, id, &[]);
+    }
+
+    /// The same where the log has moved requests in the same step.
+    pub(super) fn feed_beside(
+        &mut self,
+        sight: &Sight<'_>,
+        at: Micros,
+        input: Input,
+        id: Option<u64>,
+        moved: &[u64],
+    ) {
+        if let (Some(id), Input::Arrived(_)) = (id, &input) {
+            let own = RequestId(self.state.seq() + 1);
+            let touched = self.parted.is_some();
+            self.requests.insert(id, Mine { own, course: Course::NEW, touched });
+            self.by_own.insert(own, id);
+        }
+        let done = step(&mut self.state, at, input);
+        let mut about = Vec::new();
+        for event in &done.events {
+            self.together(&done, event);
+            let Some(own) = subject(done.seq, event) else { continue };
+            let Some(id) = self.by_own.get(&own).copied() else { continue };
+            let Some(mine) = self.requests.get_mut(&id) else { continue };
+            mine.course.take(done.at, event);
+            let tokens = self.parted.as_ref().and_then(|parted| parted.tokens.get(&id)).copied();
+            let tokens = tokens.or_else(|| Some(sight.known.get(&RequestId(id))?.usage?.completion));
+            if let Some(fact) = sight.facts.get(&id).or_else(|| self.extra.get(&id)) {
+                let mut group = fact.group.clone();
+                if let Event::Enqueued(weir_kernel::Enqueued { priority, .. })
+                | Event::Rejected(weir_kernel::Rejected { priority, .. }) = event
+                {
+                    group.band = *priority;
+                }
+                count(&mut self.tallies, &group, &mine.course, event, tokens.unwrap_or(0));
+            }
+            about.push((id, event));
+        }
+        for id in about.iter().map(|(id, _)| id).chain(moved) {
+            self.compare(sight, *id);
+        }
+        if self.parted.is_none() && !self.differing.is_empty() {
+            self.part(sight, &done);
+        }
+        if self.parted.is_some() {
+            for (id, event) in &about {
+                self.model(sight, done.at, *id, event);
+            }
+        }
+        for (id, _) in about {
+            self.settle(sight, id);
+        }
+    }
+
+    /// Arrivals that are refused together.
+    fn together(&mut self, done: &Step, event: &Event) {
+        let (Event::RejectedMany(e), Input::ArrivedMany(many)) = (event, &done.input) else { return };
+        let group = Group { band: many.priority, flow: "(refused together)".to_owned(), ..Group::default() };
+        self.tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
+        match self.parted {
+            None => self.shares.exact += many.count,
+            Some(_) => self.shares.shifted += many.count,
+        }
+    }
+
+    /// Notes whether a request is elsewhere than in the log.
+    pub(super) fn compare(&mut self, sight: &Sight<'_>, id: u64) {
+        let gone = (Stage::Gone, false);
+        let mine = self.requests.get(&id).map_or(gone, |mine| mine.course.standing());
+        let logged = sight.facts.get(&id).map_or(gone, |fact| fact.course.standing());
+        if mine == logged || (mine.0, logged.0) == (Stage::Gone, Stage::Gone) {
+            self.differing.remove(&id);
+        } else {
+            self.differing.insert(id);
+        }
+    }
+
+    /// The log has moved these.
+    pub fn moved(&mut self, sight: &Sight<'_>, ids: &[u64]) {
+        for id in ids {
+            self.compare(sight, *id);
+        }
+        if self.parted.is_none() && !self.differing.is_empty() {
+            let nothing = Step { seq: 0, at: self.state.now(), input: Input::TimePassed, events: Vec::new() };
+            self.part(sight, &nothing);
+        }
+        for id in ids {
+            self.know(sight, *id);
+            self.settle(sight, *id);
+        }
+    }
+
+    /// The runs part: from here on the model says what the log cannot.
+    fn part(&mut self, sight: &Sight<'_>, done: &Step) {
+        self.parted_times += 1;
+        if self.first.is_none() {
+            let texts = |events: &[Event]| events.iter().map(event_text).collect::<Vec<_>>();
+            let input = sight.step.map_or(&done.input, |step| &step.input);
+            self.first = Some(Divergence {
+                seq: sight.step.map_or(sight.logged.seq(), |step| step.seq),
+                at: done.at,
+                input: format!("{} {}", input_kind(input), input_text(input)).trim_end().to_owned(),
+                logged: sight.step.map(|step| texts(&step.events)).unwrap_or_default(),
+                candidate: texts(&done.events),
+            });
+        }
+        self.requests.values_mut().for_each(|mine| mine.touched = true);
+        let mut pool = sight.pool.clone();
+        pool.drift(self.drift);
+        pool.advance(done.at, &mut |_| {});
+        let mut parted = Parted { pool, pending: Pending::default(), tokens: HashMap::new() };
+        // Those that this very step admits are given to the model as its events are taken.
+        let before: Vec<(u64, Micros)> = self
+            .requests
+            .iter()
+            .filter_map(|(id, mine)| match mine.course.stage {
+                Stage::Running { since, .. } if !admits(done, mine.own) => Some((*id, since)),
+                _ => None,
+            })
+            .collect();
+        for (id, since) in before {
+            let (work, ran) = self.work(sight, &mut parted, id);
+            if parted.pool.has(id) && !sight.options.open_loop {
+                parted.pool.set_work(id, work);
+            } else {
+                parted.pending.add((since + ran).max(done.at), Due::End(id));
+            }
+        }
+        let confirm = super::pending::confirm(sight.model);
+        for own in self.state.revoked() {
+            if let Some(id) = self.by_own.get(&own) {
+                parted.pending.add(done.at + confirm, Due::Confirm(*id));
+            }
+        }
+        let sensor = sight.model.sensor;
+        let passed = (done.at - sight.requested - sensor.lag).0 / sensor.interval.0.max(1);
+        parted.pending.next_round = sight.requested + Micros((passed + 1) * sensor.interval.0);
+        self.parted = Some(parted);
+    }
+
+    /// What a request needs, and how long that took or would take alone.
+    fn work(&self, sight: &Sight<'_>, parted: &mut Parted, id: u64) -> (Work, Micros) {
+        let fact = sight.facts.get(&id).or_else(|| self.extra.get(&id));
+        let prompt = fact.map_or(1, |fact| fact.prompt);
+        if let Some(known) = sight.known.get(&RequestId(id)).filter(|known| known.whole) {
+            let tokens = known.usage.map_or(known.work.tokens, |usage| usage.completion);
+            parted.tokens.insert(id, tokens);
+            return (known.work, known.ran);
+        }
+        let priority = fact.map_or(0, |fact| fact.group.band);
+        let tokens = sight.model.draw_tokens(priority, prompt, &mut Draw::new(self.seed, id));
+        parted.tokens.insert(id, tokens);
+        let speeds = &sight.model.speeds;
+        let alone =
+            speeds.step(f64::from(prompt), 0.0, 0.0) + f64::from(tokens - 1) * speeds.step(0.0, 1.0, 0.0);
+        (Work { prompt, tokens, tail: 0 }, Micros(alone as u64))
+    }
+
+    /// A logged service has come to its end meanwhile: what it needed is known now.
+    fn know(&mut self, sight: &Sight<'_>, id: u64) {
+        let Some(mut parted) = self.parted.take() else { return };
+        let running =
+            self.requests.get(&id).is_some_and(|mine| matches!(mine.course.stage, Stage::Running { .. }));
+        if running && parted.pool.has(id) && sight.known.get(&RequestId(id)).is_some_and(|known| known.whole)
+        {
+            let (work, _) = self.work(sight, &mut parted, id);
+            parted.pool.set_work(id, work);
+        }
+        self.parted = Some(parted);
+    }
+
+    /// The model hears of what the candidate did.
+    fn model(&mut self, sight: &Sight<'_>, at: Micros, id: u64, event: &Event) {
+        let Some(mut parted) = self.parted.take() else { return };
+        match event {
+            Event::Dispatched(e) => self.begin(sight, &mut parted, at, id, e.endpoint),
+            Event::LeaseEnded(_) => {
+                parted.pool.remove(at, id);
+                parted.tokens.remove(&id);
+            }
+            Event::RevocationIssued(_) => {
+                parted.pending.add(at + super::pending::confirm(sight.model), Due::Confirm(id));
+            }
+            Event::Rejected(_) | Event::Evicted(_) => self.come_again(sight, &mut parted, at, id),
+            _ => {}
+        }
+        self.parted = Some(parted);
+    }
+
+    fn begin(&mut self, sight: &Sight<'_>, parted: &mut Parted, at: Micros, id: u64, slot: Option<Slot>) {
+        let (work, ran) = self.work(sight, parted, id);
+        let observed = sight.known.get(&RequestId(id)).is_some_and(|known| known.whole);
+        self.shares.unobserved += u64::from(!observed);
+        if sight.options.open_loop || !parted.pool.submit(at, id, slot, work) {
+            parted.pending.add(at + ran, Due::End(id));
+        }
+    }
+
+    fn come_again(&mut self, sight: &Sight<'_>, parted: &mut Parted, at: Micros, id: u64) {
+        let (Some(after), Some(fact)) = (sight.options.retry, sight.facts.get(&id)) else { return };
+        let shed_there = fact.course.fate.is_some_and(|fate| fate.reason.is_some());
+        if let Some(arrival) = fact.arrival.as_ref().filter(|_| !shed_there) {
+            parted.pending.again(at + after, arrival);
+            self.retries += 1;
+        }
+    }
+
+    /// The lease of a request ends as its stream does.
+    pub(super) fn end(&mut self, sight: &Sight<'_>, at: Micros, id: u64, termination: Termination) {
+        let Some(mine) = self.requests.get(&id).copied() else { return };
+        if !matches!(mine.course.stage, Stage::Running { .. }) {
+            return;
+        }
+        let prompt = sight.facts.get(&id).or_else(|| self.extra.get(&id)).map_or(0, |fact| fact.prompt);
+        let tokens = self.parted.as_ref().and_then(|parted| parted.tokens.get(&id)).copied();
+        let known = sight.known.get(&RequestId(id)).filter(|known| known.whole);
+        let usage = match (known, tokens) {
+            (Some(known), _) => known.usage,
+            (None, Some(completion)) if sight.model.usage => Some(Usage { prompt, completion }),
+            _ => None,
+        };
+        let natural = termination == Termination::Natural;
+        let ended = Ended { request: mine.own, termination, usage: usage.filter(|_| natural) };
+        self.feed(sight, at, Input::Ended(ended), None);
+    }
+
+    /// A request that is through in both runs is told apart and forgotten.
+    pub(super) fn settle(&mut self, sight: &Sight<'_>, id: u64) {
+        let Some(mine) = self.requests.get(&id).filter(|mine| mine.course.stage == Stage::Gone).copied()
+        else {
+            return;
+        };
+        if self.extra.remove(&id).is_some() {
+            self.requests.remove(&id);
+            self.by_own.remove(&mine.own);
+            self.differing.remove(&id);
+            return;
+        }
+        let Some(fact) = sight.facts.get(&id).filter(|fact| fact.course.stage == Stage::Gone) else { return };
+        self.requests.remove(&id);
+        self.by_own.remove(&mine.own);
+        self.differing.remove(&id);
+        self.settled.push(id);
+        self.judge(id, fact, &mine);
+    }
+
+    fn judge(&mut self, id: u64, fact: &super::facts::Fact, mine: &Mine) {
+        if fact.course.fate.is_none() && mine.course.fate.is_none() {
+            return;
+        }
+        if !mine.touched {
+            self.shares.exact += 1;
+        } else if fact.course.ends_as(&mine.course) {
+            self.shares.shifted += 1;
+        } else {
+            self.shares.flipped += 1;
+            if let Some(changed) = self.changed.as_mut().filter(|list| list.len() < CHANGED_MAX) {
+                changed.push(Changed {
+                    id,
+                    caller_id: fact.caller_id.clone(),
+                    group: fact.group.clone(),
+                    logged: fact.course,
+                    candidate: mine.course,
+                });
+            }
+        }
+    }
+
+    /// Those that are still there at the end of the range.
+    pub fn finish(&mut self, facts: &Facts) {
+        let left: Vec<(u64, Mine)> = self.requests.drain().collect();
+        for (id, mine) in left {
+            if let Some(fact) = facts.get(&id) {
+                self.judge(id, fact, &mine);
+            }
+        }
+    }
+
+    /// The runs are equal again if nothing is elsewhere and all has the same work left.
+    pub fn couple(&mut self, sight: &Sight<'_>) {
+        let Some(parted) = &self.parted else { return };
+        let equal = self.differing.is_empty()
+            && parted.pending.is_idle()
+            && (sight.options.open_loop || parted.pool.is_as(sight.pool));
+        if equal {
+            self.parted = None;
+        }
+    }
+}
+
+fn admits(done: &Step, own: RequestId) -> bool {
+    done.events.iter().any(|event| matches!(event, Event::Dispatched(e) if e.request == own))
+}
