@@ -7,7 +7,7 @@ use crate::node::Origin;
 use crate::plugins::{mark, staleness};
 use crate::scalar::Scalar;
 use crate::section::{Reading, Section};
-use weir_kernel::{Detector, Eviction, Micros};
+use weir_kernel::{Detector, Eviction, Micros, Sizing};
 
 /// What an engine is given to free the slot and the memory of a request that was aborted.
 const ENGINE_RECLAIM: Micros = Micros::from_millis(250);
@@ -50,6 +50,9 @@ pub fn read(
             cap
         }
     };
+    let on_demand = section.text(reading, "sizing").as_deref() == Some("demand");
+    let demand_cap = section.amount(reading, "maxRevocationsOnDemand");
+    unused_cap(reading, &section, on_demand);
     let mut span = |key: &str, older: &str, derived: Option<Micros>, value: Micros| {
         let set = constants.node(older).is_some();
         section.span_set(reading, key).unwrap_or_else(|| {
@@ -81,6 +84,11 @@ pub fn read(
             max_revocations: u32::try_from(cap).unwrap_or(u32::MAX),
             confirmation_timeout: timeout,
             confirmation_grace: grace,
+            sizing: if on_demand { Sizing::Demand } else { Sizing::Deficit },
+            max_revocations_on_demand: match on_demand {
+                true => u32::try_from(demand_cap).unwrap_or(u32::MAX),
+                false => Eviction::default().max_revocations_on_demand,
+            },
         };
     }
     for row in reading.rows[from..].iter_mut().filter(|row| !row.path.ends_with("confirmationTimeout")) {
@@ -90,6 +98,18 @@ pub fn read(
     Eviction {
         confirmation_timeout: if timeout_set { timeout } else { default.confirmation_timeout },
         ..default
+    }
+}
+
+/// Of the two caps one counts.
+fn unused_cap(reading: &mut Reading, section: &Section<'_>, on_demand: bool) {
+    let (unused, why) = match on_demand {
+        true => ("maxRevocationsPerDecision", "sizing is demand"),
+        false => ("maxRevocationsOnDemand", "sizing is deficit"),
+    };
+    let path = section.at(unused);
+    for row in reading.rows.iter_mut().filter(|row| row.path == path) {
+        mark(row, why);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::restated::{
     RestatedProgram, RestatedQueued,
 };
 use crate::revocation::{
-    Reclaimed, ReclamationDecided, RestatedReclamation, RestatedRevocation, RestatedRevocations,
+    DemandSized, Reclaimed, ReclamationDecided, RestatedReclamation, RestatedRevocation, RestatedRevocations,
     RevocationEnded, RevocationIssued,
 };
 use crate::{Cause, LeaseEnd, Micros, Outcome, Policy, Ratio, Reason};
@@ -192,6 +192,8 @@ pub enum Event {
     ReclamationShut { until: Micros },
     /// Snapshot: what reclamation remembers.
     RestatedReclamation(Box<RestatedReclamation>),
+    /// How many victims the decision that follows takes, where it looks at the whole demand.
+    DemandSized(Box<DemandSized>),
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.

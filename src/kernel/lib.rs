@@ -14,6 +14,7 @@ pub mod ceilings;
 mod check;
 mod classes;
 mod clocks;
+mod demand;
 mod dispatch;
 mod endpoints;
 mod event;

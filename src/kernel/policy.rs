@@ -71,6 +71,34 @@ pub struct Eviction {
     /// How long after a revocation's end the gauge may still show its lease (default 500 ms: a staleness threshold of
     /// 200 ms, a scrape interval of 50 ms and 250 ms for the engine).
     pub confirmation_grace: Micros,
+    /// How many victims a decision takes. Left out of the canonical form where it is the default.
+    #[serde(skip_serializing_if = "Sizing::is_deficit")]
+    pub sizing: Sizing,
+    /// Victims of one decision under [`Sizing::Demand`], at least 1 (default 16). Left out likewise.
+    #[serde(skip_serializing_if = "is_default_demand_cap")]
+    pub max_revocations_on_demand: u32,
+}
+
+/// How many victims a decision takes. Numbers are on disk: append, never renumber.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Sizing {
+    /// What brings the gauge just below the ceiling: room for one.
+    #[default]
+    Deficit,
+    /// What makes room for all that wait and will still wait when there is room.
+    Demand,
+}
+
+impl Sizing {
+    const fn is_deficit(&self) -> bool {
+        matches!(self, Sizing::Deficit)
+    }
+}
+
+const DEMAND_CAP: u32 = 16;
+
+const fn is_default_demand_cap(cap: &u32) -> bool {
+    *cap == DEMAND_CAP
 }
 
 /// The settings of one band, resolved.
@@ -294,6 +322,8 @@ impl Default for Eviction {
             max_revocations: 2,
             confirmation_timeout: Micros::from_secs(10),
             confirmation_grace: Micros::from_millis(500),
+            sizing: Sizing::Deficit,
+            max_revocations_on_demand: DEMAND_CAP,
         }
     }
 }
@@ -301,7 +331,11 @@ impl Default for Eviction {
 impl Eviction {
     /// The most victims of one decision.
     pub(crate) fn cap(&self) -> u32 {
-        self.max_revocations.clamp(1, DECISIONS_PER_STEP as u32)
+        let cap = match self.sizing {
+            Sizing::Deficit => self.max_revocations,
+            Sizing::Demand => self.max_revocations_on_demand,
+        };
+        cap.clamp(1, DECISIONS_PER_STEP as u32)
     }
 
     fn is_default(&self) -> bool {
@@ -369,5 +403,17 @@ mod tests {
         let text = policy.to_canonical_json();
         assert_eq!(Policy::from_canonical_json(&text).unwrap(), policy);
         assert!(!text.contains('.'), "only integers: {text}");
+    }
+
+    #[test]
+    fn a_setting_that_came_later_is_left_out_at_its_default() {
+        let evicting = |eviction| Policy { eviction, ..Policy::default() }.to_canonical_json();
+        let plain = evicting(Eviction { enabled: true, ..Eviction::default() });
+        assert!(!plain.contains("sizing") && !plain.contains("on_demand"), "{plain}");
+        let changed =
+            Eviction { sizing: Sizing::Demand, max_revocations_on_demand: 4, ..Eviction::default() };
+        let text = evicting(changed.clone());
+        assert!(text.contains(r#""sizing":"Demand","max_revocations_on_demand":4"#), "{text}");
+        assert_eq!(Policy::from_canonical_json(&text).unwrap().eviction, changed);
     }
 }

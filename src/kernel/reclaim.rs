@@ -5,6 +5,7 @@
 //! here: how a revocation is told and ends (`revoke.rs`), and how many a decision takes (`sizing.rs`).
 
 use crate::ceilings;
+use crate::demand::{self, Measure};
 use crate::leases::Lease;
 use crate::revoke;
 use crate::saturation::{self, Gauge};
@@ -12,7 +13,7 @@ use crate::sizing::{self, Needed, Question};
 use crate::turn::Turn;
 use crate::{
     Detector, Event, Hold, Micros, Ratio, ReclamationDecided, Regime, RequestId, RevocationEnd,
-    RevocationOrder, State, Victim, Whereabouts,
+    RevocationOrder, Sizing, State, Victim, Whereabouts,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ pub(crate) struct Reclamation {
     pub(crate) last: Option<Decision>,
     /// By how much the last decision wanted the gauge to fall.
     pub(crate) target: Ratio,
+    /// What demand-aware sizing measures, once it has decided.
+    pub(crate) measure: Option<Measure>,
     /// Sheddable leases that can be told and are not revoked, best victim first: an index.
     pub(crate) victims: BTreeSet<VictimKey>,
     /// Victims that could not be told, and when they may be tried again.
@@ -75,9 +78,9 @@ pub(crate) fn consider(turn: &mut Turn<'_>) {
 }
 
 /// A blocked band whose queued work is worth a revocation.
-struct Demand {
-    priority: i32,
-    depth: u64,
+pub(crate) struct Demand {
+    pub(crate) priority: i32,
+    pub(crate) depth: u64,
     ceiling: Ratio,
     load: Load,
     /// The gauge that blocks it: as sampled, and with what the sensor cannot have seen.
@@ -95,14 +98,20 @@ struct Load {
 fn decide(turn: &mut Turn<'_>, demand: &Demand) {
     let state = &*turn.state;
     let most = state.policy.eviction.cap();
-    let question = Question {
+    let mut question = Question {
         saturation: demand.load.saturation,
         ceiling: demand.ceiling,
         pending: revoke::pending(state),
         in_flight: demand.load.leases,
     };
-    let Some(needed) = sizing::needed(&question) else { return };
-    let Needed { target, credit, wanted } = needed;
+    let (needed, sized) = match state.policy.eviction.sizing {
+        Sizing::Deficit => (sizing::needed(&question), None),
+        Sizing::Demand => match demand::sized(state, demand, &mut question) {
+            Some((needed, sized)) => (Some(needed), Some(sized)),
+            None => (None, None),
+        },
+    };
+    let Some(Needed { target, credit, wanted }) = needed else { return };
     let most_victims = usize::try_from(wanted.min(u64::from(most))).unwrap_or(usize::MAX);
     let victims: Vec<Victim> = state
         .eligible(demand.priority)
@@ -136,6 +145,9 @@ fn decide(turn: &mut Turn<'_>, demand: &Demand) {
         evictable: state.reclamation.victims.len() as u64,
         victims: victims.clone(),
     };
+    if let Some(sized) = sized {
+        turn.emit(Event::DemandSized(Box::new(sized)));
+    }
     turn.emit(Event::ReclamationDecided(Box::new(event)));
     for victim in victims {
         let order = RevocationOrder::Reclamation { decision: number, demand: demand.priority };
@@ -274,7 +286,8 @@ impl State {
         let cooled = self.revocations.cooling.last_key_value().map_or(Micros::ZERO, |((until, _), _)| *until);
         let opens = cooled.max(self.reclamation.shut_until);
         let rested = self.reclamation.resting.values().copied().filter(|until| *until > self.now).min();
-        let next = if opens > self.now { Some(opens) } else { rested };
+        let waits = rested.into_iter().chain(self.shown_deadline()).min();
+        let next = if opens > self.now { Some(opens) } else { waits };
         next.filter(|at| *at < Micros::MAX)
     }
 

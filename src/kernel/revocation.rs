@@ -188,13 +188,16 @@ pub struct ReclamationDecided {
     pub ceiling: Ratio,
     /// `saturation - ceiling`.
     pub target: Ratio,
-    /// By how much the gauge is expected to fall because of earlier revocations.
+    /// By how much the gauge is expected to fall because of earlier revocations (those of [`DemandSized::hidden`] with
+    /// it).
     pub pending: Ratio,
-    /// Leases on those endpoints, revoked ones whose stream has not ended included.
+    /// Leases on those endpoints, revoked ones whose stream has not ended included (and those of
+    /// [`DemandSized::hidden`]).
     pub in_flight: u64,
-    /// `saturation / in_flight`, rounded up: what each victim is expected to take off the gauge.
+    /// `saturation / in_flight`, rounded up: what each victim is expected to take off the gauge. Where [`DemandSized`]
+    /// comes before: the larger of its two shares.
     pub credit: Ratio,
-    /// `ceil((target - pending) x in_flight / saturation)`, at least 1.
+    /// `ceil((target - pending) x in_flight / saturation)`, at least 1; where [`DemandSized`] comes before, that one's.
     pub wanted: u64,
     /// The most victims of one decision.
     pub cap: u32,
@@ -202,6 +205,41 @@ pub struct ReclamationDecided {
     pub evictable: u64,
     /// Those who are revoked, in order: at most `wanted` and `cap`, all below the demand band.
     pub victims: Vec<Victim>,
+}
+
+/// How many victims a decision takes that looks at the whole demand: what [`ReclamationDecided`] does not say. Shares of
+/// the gauge are in steps of 1e-12.
+///
+/// `wanted = floor((saturation + (demand - 1) x charge - ceiling - pending - natural x c + 5e-7) / c) + 1` with `c` the
+/// larger of `mean` and `slot` (5e-7 is what rounding the gauge to millionths may have taken from it).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DemandSized {
+    /// The number of the decision.
+    pub number: u64,
+    /// Requests of the demand band whose budget and deadline outlast the round trip; counted up to 1,024.
+    pub demand: u64,
+    /// What one dispatch adds to the gauge, rounded down.
+    pub charge: u64,
+    /// `saturation / in_flight`, rounded up.
+    pub mean: u64,
+    /// `1 / (endpoints x queueDepthThreshold)`, rounded up, while engine queues make the gauge.
+    pub slot: Option<u64>,
+    /// How long the last confirmation took; zero where none has come since such decisions are made.
+    pub took: Micros,
+    /// That and the grace.
+    pub round_trip: Micros,
+    /// Over how long natural ends were counted: since the last such decision; zero where this is the first.
+    pub since: Micros,
+    /// Leases that ended by themselves in that time.
+    pub ended: u64,
+    /// Of those that run, as many are expected to end by themselves within the round trip: `ended x round_trip / since`,
+    /// rounded down.
+    pub natural: u64,
+    /// Leases whose end is confirmed and over its grace, and that the samples still show: each counts as pending with
+    /// the larger share.
+    pub hidden: u64,
+    /// Leases to take back, before any cap; at least 1.
+    pub wanted: u64,
 }
 
 /// A lease that is taken back.
@@ -218,7 +256,8 @@ pub struct Victim {
 /// What reclamation remembers, beside revocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestatedReclamation {
-    /// Decisions so far, when the next may come at the earliest, and the last one's target: see `revoke_restated.rs`.
+    /// Decisions so far, when the next may come at the earliest, the last one's target, and what demand-aware sizing
+    /// measures: see `revoke_restated.rs`.
     pub numbers: Vec<u64>,
     /// The last decision, while its victims can still turn out to be out of reach: number, demand band, victims tried.
     pub last: Option<(u64, i32, Vec<RequestId>)>,

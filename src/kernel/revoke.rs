@@ -8,7 +8,7 @@ use crate::leases::Lease;
 use crate::turn::Turn;
 use crate::{
     Event, Face, Ignored, LeaseEnd, Micros, Ratio, Reclaimed, RequestId, RevocationEnd, RevocationEnded,
-    RevocationIssued, RevocationOrder, Slot, State, Whereabouts, reclaim,
+    RevocationIssued, RevocationOrder, Slot, State, Whereabouts, demand, reclaim,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -226,7 +226,7 @@ impl State {
 
     /// Requests that the samples of a place show, and our own leases there at an instant (by default when each sample
     /// was asked for); `None` unless all of them are fresh.
-    fn load_at(&self, slot: Option<Slot>, at: Option<Micros>) -> Option<(i64, i64)> {
+    pub(crate) fn load_at(&self, slot: Option<Slot>, at: Option<Micros>) -> Option<(i64, i64)> {
         let table = &self.endpoints.table;
         let places: Vec<_> = match slot {
             Some(slot) => table.get(&slot).into_iter().collect(),
@@ -313,8 +313,10 @@ pub(crate) fn apply_ended(state: &mut State, e: &RevocationEnded) {
             beyond,
         });
     }
-    if e.end == RevocationEnd::Undeliverable {
-        reclaim::apply_unreachable(state, e.request, now + patience);
+    match e.end {
+        RevocationEnd::Confirmed => demand::apply_confirmed(state, e.took),
+        RevocationEnd::TimedOut => {}
+        RevocationEnd::Undeliverable => reclaim::apply_unreachable(state, e.request, now + patience),
     }
 }
 

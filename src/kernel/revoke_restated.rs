@@ -2,6 +2,7 @@
 //!
 //! Not here: what the records mean (`revoke.rs`), and their form on disk (`revocation.rs`).
 
+use crate::demand::Measure;
 use crate::reclaim::Decision;
 use crate::revoke::{Release, Revocation};
 use crate::{
@@ -67,8 +68,10 @@ impl State {
         let untouched = all.decided == 0 && all.shut_until == Micros::ZERO && all.resting.is_empty();
         (!untouched).then(|| {
             let last = all.last.as_ref();
+            let mut numbers = vec![all.decided, all.shut_until.0, all.target.0.cast_unsigned()];
+            numbers.extend(all.measure.iter().flat_map(|m| [m.at.0, m.ended, m.untracked, m.took.0]));
             Event::RestatedReclamation(Box::new(RestatedReclamation {
-                numbers: vec![all.decided, all.shut_until.0, all.target.0.cast_unsigned()],
+                numbers,
                 last: last.map(|last| (last.number, last.demand, last.tried.iter().copied().collect())),
                 resting: all.resting.iter().map(|(id, until)| (*id, *until)).collect(),
             }))
@@ -81,6 +84,12 @@ impl State {
         all.decided = number(0);
         all.shut_until = Micros(number(1));
         all.target = Ratio(number(2).cast_signed());
+        all.measure = (from.numbers.len() > 3).then(|| Measure {
+            at: Micros(number(3)),
+            ended: number(4),
+            untracked: number(5),
+            took: Micros(number(6)),
+        });
         all.last = from.last.as_ref().map(|(number, demand, tried)| Decision {
             number: *number,
             demand: *demand,

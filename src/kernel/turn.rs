@@ -189,6 +189,7 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         Event::Reclaimed(e) => revoke::apply_reclaimed(state, e.number),
         Event::WatchNoted { request, watching } => revoke::apply_watched(state, *request, *watching),
         Event::ReclamationDecided(e) => reclaim::apply_decided(state, e),
+        Event::DemandSized(_) => crate::demand::apply_sized(state),
         Event::ReclamationShut { until } => state.reclamation.shut_until = *until,
     }
 }

@@ -1,10 +1,10 @@
 //! A sample of each kind of event, in the order of their numbers.
 
 use weir_kernel::{
-    BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, Dispatched, Enqueued, Event, Evicted, Face,
-    Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause, LeaseEnded, Limit,
-    LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Reclaimed,
-    ReclamationDecided, Regime, Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling,
+    BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, DemandSized, Dispatched, Enqueued, Event,
+    Evicted, Face, Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause,
+    LeaseEnded, Limit, LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason,
+    Reclaimed, ReclamationDecided, Regime, Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling,
     RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram,
     RestatedQueued, RestatedReclamation, RestatedRelease, RestatedRevocation, RestatedRevocations,
     RevocationEnd, RevocationEnded, RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Victim,
@@ -95,6 +95,20 @@ fn revocations() -> Vec<Event> {
             numbers: vec![7, 33, 200_000],
             last: Some((7, 10, vec![RequestId(42), RequestId(41)])),
             resting: vec![(RequestId(41), Micros(34))],
+        })),
+        Event::DemandSized(Box::new(DemandSized {
+            number: 8,
+            demand: 31,
+            charge: 50_000_000_000,
+            mean: 55_000_000_000,
+            slot: Some(66_666_666_667),
+            took: Micros(3_000),
+            round_trip: Micros(503_000),
+            since: Micros(700_000),
+            ended: 4,
+            natural: 2,
+            hidden: 1,
+            wanted: 30,
         })),
     ]
 }

@@ -96,10 +96,11 @@ pub fn event_kind(event: &Event) -> usize {
         Event::ReclamationDecided(_) => 57,
         Event::ReclamationShut { .. } => 58,
         Event::RestatedReclamation(_) => 59,
+        Event::DemandSized(_) => 60,
     }
 }
 
-pub const EVENT_KINDS: usize = 60;
+pub const EVENT_KINDS: usize = 61;
 
 /// Every kind of input, and after them every kind of event, a few to a step.
 pub fn steps() -> Vec<Step> {

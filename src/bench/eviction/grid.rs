@@ -7,12 +7,15 @@ use super::plant::{self, Metrics};
 use super::vectors::Vectors;
 use crate::bench::{BenchError, Case, Findings};
 use std::fmt::Write;
+use weir_kernel::Sizing;
 
 /// Until the sensor shows that a unit is free, ms: a detector that counts leases itself, and one that is scraped.
 const SENSORS: [(&str, i64); 2] = [("leading", 0), ("lagging", 200)];
 /// Graces, ms; that of a lagging sensor is right from its lag on.
 const GRACES: [i64; 4] = [5, 50, 200, 500];
 const CAPS: [u32; 3] = [1, 2, 5];
+/// That of demand-aware sizing.
+const DEMAND_CAP: u32 = 16;
 /// Without revocations the vectors look for so long where nothing ends by itself, ms.
 const STILL: i64 = 2_000;
 /// Where leases end by themselves: their mean life, ms.
@@ -78,6 +81,11 @@ fn runs() -> Vec<Run> {
                 for cap in CAPS {
                     add(format!("grace-{grace}/cap-{cap}"), Params { grace, cap, ..params.clone() });
                 }
+                let sizing = Sizing::Demand;
+                add(
+                    format!("grace-{grace}/demand"),
+                    Params { grace, cap: DEMAND_CAP, sizing, ..params.clone() },
+                );
             }
             let off = Params { evicts: false, ..params };
             add("off".to_owned(), Params { limit: STILL, ..off.clone() });
@@ -116,6 +124,11 @@ pub fn run() -> Result<Findings, BenchError> {
         "in virtual time: 20 units full of sheddable leases, ceiling 0.9, 3 ms to end a stream; the lagging sensor shows a \
          free unit 200 ms late; [..] are the {beside} figures that the conformance vectors have of these runs"
     ));
+    findings.notes.push(
+        "demand: `sizing: demand`, at most 16 a decision; it looks at who waits when it decides, and again after a round \
+         trip; what the sensor does not show gone counts as pending, so it takes no lease twice where the grace is too short"
+            .to_owned(),
+    );
     findings.notes.push(
         "evicted/least: taken back, and the analytic minimum; over: beyond it; a * after admitted: time ran out before all \
          that there is room for were"
@@ -196,6 +209,30 @@ mod tests {
             }
         }
         assert!(runs_compared >= 12 && compared >= 50, "{compared} figures of {runs_compared} runs");
+    }
+
+    #[test]
+    fn demand_aware_sizing_takes_no_more_than_the_least_and_is_never_later() {
+        let mut sooner = 0;
+        for run in runs().into_iter().filter(|run| run.params.sizing == Sizing::Demand) {
+            for tracks in [false, true] {
+                let params = Params { tracks, ..run.params.clone() };
+                let deficit = Params { sizing: Sizing::Deficit, cap: 2, ..params.clone() };
+                let of = |params: &Params| plant::run(params, &mut |_, _| Ok(())).unwrap();
+                let (demand, deficit) = (of(&params), of(&deficit));
+                let name = format!("{} {} {} tracks={tracks}", run.sensor, run.shape.name(), run.how);
+                assert_eq!(figure(&demand, "over_evicted"), 0.0, "{name}");
+                assert_eq!(figure(&demand, "overshoot"), 0.0, "{name}");
+                let later = |what: &str| figure(&demand, what) > figure(&deficit, what);
+                let fewer = figure(&demand, "admitted") < 0.95 * figure(&deficit, "admitted");
+                assert!(!fewer && !later("ttfr_ms"), "{name}: {demand:?} {deficit:?}");
+                // Under sustained arrivals a pool that is handed over at once serves its first requests in step.
+                let burst = params.window.is_none();
+                assert!(!burst || !later("p95_ms"), "{name}: {demand:?} {deficit:?}");
+                sooner += usize::from(figure(&demand, "p95_ms") < figure(&deficit, "p95_ms"));
+            }
+        }
+        assert!(sooner >= 20, "only {sooner}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchError;
 use serde_json::Value;
-use weir_kernel::Ratio;
+use weir_kernel::{Ratio, Sizing};
 
 /// One run; times in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,10 @@ pub struct Params {
     pub grace: i64,
     /// `confirmationTimeout`.
     pub timeout: i64,
-    /// `maxRevocationsPerDecision`.
+    /// `maxRevocationsPerDecision`, or with `sizing: demand` `maxRevocationsOnDemand`.
     pub cap: u32,
+    /// `sizing`.
+    pub sizing: Sizing,
 }
 
 impl Default for Params {
@@ -58,6 +60,7 @@ impl Default for Params {
             grace: 0,
             timeout: 10_000,
             cap: 2,
+            sizing: Sizing::Deficit,
         }
     }
 }
@@ -87,6 +90,7 @@ impl Params {
             timeout: count(params, "confirmation_timeout_ms"),
             cap: u32::try_from(cap)
                 .map_err(|_| BenchError(format!("max_revocations_per_decision: {cap}, not a count")))?,
+            sizing: Sizing::Deficit,
         })
     }
 

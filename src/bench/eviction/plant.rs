@@ -244,6 +244,8 @@ fn policy(params: &Params) -> Result<Policy, BenchError> {
         eviction: Eviction {
             enabled: params.evicts,
             max_revocations: params.cap,
+            max_revocations_on_demand: params.cap,
+            sizing: params.sizing,
             confirmation_timeout: ms(params.timeout),
             confirmation_grace: ms(params.grace),
         },

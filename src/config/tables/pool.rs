@@ -178,6 +178,22 @@ pub static EVICTION: Table = Table {
             "`controller.maxRevocationsPerDecision`",
             "The most running requests that one decision takes back.",
         ),
+        Setting::new(
+            "sizing",
+            Kind::Choice(&["deficit", "demand"]),
+            "deficit",
+            "How many a decision takes back. `deficit`: what brings the gauge just below the ceiling, room for one request, so \
+             that a burst is relieved one by one. `demand`: what makes room for all that wait in the band and whose budget \
+             outlasts the round trip; never more than they can use, but more work is thrown away at once, and in vain where \
+             the waiting give up or running requests end by themselves sooner than before.",
+        ),
+        Setting::new(
+            "maxRevocationsOnDemand",
+            Kind::Count { min: 1, max: 64 },
+            "16",
+            "The most running requests that one decision takes back with `sizing: demand`, in place of \
+             `maxRevocationsPerDecision`.",
+        ),
         Setting::open(
             "confirmationTimeout",
             Kind::Duration { min: Micros(1) },

@@ -5,7 +5,7 @@ use std::fs;
 use weir_config::{Effective, Origin, from_text, load};
 use weir_kernel::{
     ConcurrencyMode, Detector, Eviction, Fairness, Micros, Ordering, OutputEstimate, Policy, Ratio, Role,
-    UsageLimit,
+    Sizing, UsageLimit,
 };
 
 fn good(text: &str) -> Effective {
@@ -416,6 +416,7 @@ pools:
         max_revocations: 5,
         confirmation_timeout: Micros::from_secs(3),
         confirmation_grace: Micros::from_secs(1),
+        ..Eviction::default()
     };
     assert_eq!(set, want);
     // Off, the time-out still holds, for an operator's orders.
@@ -425,6 +426,24 @@ pools:
     assert!(off.row("pools.default.eviction.confirmationGrace").unwrap().inactive);
     let wrong = from_text("pools: {default: {eviction: {maxRevocationsPerDecision: 0}}}\n", []);
     assert!(wrong.unwrap_err().to_string().contains("maxRevocationsPerDecision"));
+}
+
+#[test]
+fn sizing_by_demand_has_a_cap_of_its_own() {
+    let demand = |more: &str| {
+        let text = "flowControl: {enableEviction: true}\n";
+        good(&format!("{text}pools: {{default: {{eviction: {{sizing: demand{more}}}}}}}\n"))
+    };
+    let sized = demand("").pools["default"].policy.eviction.clone();
+    assert_eq!((sized.sizing, sized.max_revocations_on_demand), (Sizing::Demand, 16));
+    let sized = demand(", maxRevocationsOnDemand: 5");
+    assert_eq!(sized.pools["default"].policy.eviction.max_revocations_on_demand, 5);
+    for row in ["sizing", "maxRevocationsOnDemand", "maxRevocationsPerDecision"] {
+        let unused = row == "maxRevocationsPerDecision";
+        let path = format!("pools.default.eviction.{row}");
+        assert_eq!(sized.row(&path).unwrap().inactive, unused, "{path}");
+        assert!(sized.explain().contains(&path), "{}", sized.explain());
+    }
 }
 
 #[test]

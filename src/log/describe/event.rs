@@ -2,9 +2,9 @@
 
 use super::time::{show_span, show_time};
 use weir_kernel::{
-    BandOrigin, BudgetKind, BudgetSource, Dispatched, Enqueued, Event, Evicted, Hold, Ignored, LeaseEndCause,
-    LeaseEnded, Micros, ReclamationDecided, Rejected, RejectedMany, RevocationEnded, RevocationIssued,
-    RevocationOrder,
+    BandOrigin, BudgetKind, BudgetSource, DemandSized, Dispatched, Enqueued, Event, Evicted, Hold, Ignored,
+    LeaseEndCause, LeaseEnded, Micros, ReclamationDecided, Rejected, RejectedMany, RevocationEnded,
+    RevocationIssued, RevocationOrder,
 };
 
 /// The name of an event's kind.
@@ -70,6 +70,7 @@ pub const fn event_kind(event: &Event) -> &'static str {
         Event::ReclamationDecided(_) => "ReclamationDecided",
         Event::ReclamationShut { .. } => "ReclamationShut",
         Event::RestatedReclamation(_) => "RestatedReclamation",
+        Event::DemandSized(_) => "DemandSized",
     }
 }
 
@@ -159,6 +160,7 @@ fn details(event: &Event) -> String {
         | Event::RestatedRevocations(_)
         | Event::RestatedReclamation(_) => restated(event),
         Event::ReclamationDecided(e) => reclaimed(e),
+        Event::DemandSized(e) => sized(e),
         Event::ReclamationShut { until: Micros::MAX } => "until the view is back".to_owned(),
         Event::ReclamationShut { until } => format!("until={}", show_time(*until)),
         Event::RevocationIssued(e) => issued(e),
@@ -314,6 +316,27 @@ fn reclaimed(e: &ReclamationDecided) -> String {
         e.cap,
         e.evictable,
         victims.join(" ")
+    )
+}
+
+fn sized(e: &DemandSized) -> String {
+    // Shares of the gauge are in steps of 1e-12.
+    let share = |steps: u64| format!("{:.6}", steps as f64 / 1e12);
+    let slot = e.slot.map_or_else(|| "none".to_owned(), share);
+    format!(
+        "number={} demand={} charge={} mean={} slot={slot} took={} round_trip={} ended={} in {} natural={} hidden={} \
+         wanted={}",
+        e.number,
+        e.demand,
+        share(e.charge),
+        share(e.mean),
+        show_span(e.took),
+        show_span(e.round_trip),
+        e.ended,
+        show_span(e.since),
+        e.natural,
+        e.hidden,
+        e.wanted
     )
 }
 

@@ -115,7 +115,8 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         | Event::RestatedRevocations(_)
         | Event::ReclamationDecided(_)
         | Event::ReclamationShut { .. }
-        | Event::RestatedReclamation(_) => None,
+        | Event::RestatedReclamation(_)
+        | Event::DemandSized(_) => None,
     }
 }
 

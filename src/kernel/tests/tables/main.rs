@@ -9,6 +9,7 @@ mod bands;
 mod budgets;
 mod capacity;
 mod credit;
+mod demand;
 mod flood;
 mod leases;
 #[path = "../worlds/oracle/mod.rs"]

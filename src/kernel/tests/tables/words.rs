@@ -298,6 +298,12 @@ pub fn outcome_words(
         Event::Resumed => Some("resumed".into()),
         Event::PurgeBegun { requests } => Some(format!("purge of {requests}")),
         Event::Ignored { .. } => Some("ignored".into()),
+        Event::DemandSized(e) => {
+            let beside = |what: &str, count: u64| {
+                if count > 0 { format!(" {what} {count}") } else { String::new() }
+            };
+            Some(format!("of {}{}{}", e.demand, beside("natural", e.natural), beside("hidden", e.hidden)))
+        }
         Event::ReclamationDecided(e) => Some(format!("for {}: {} of {}", e.demand, e.wanted, e.evictable)),
         Event::RevocationIssued(e) => Some(format!("{}:revoke", name(e.request))),
         Event::RevocationEnded(e) => Some(format!("{}:{} {}", name(e.request), e.end.word(), short(e.took))),

@@ -170,10 +170,10 @@ fn lived(seed: u64, turns: usize) -> World {
 }
 
 /// One world of `taken.rs`.
-fn run_taken(seed: u64, turns: usize) -> (Vec<Step>, State) {
+fn run_taken(seed: u64, turns: usize, sizing: Sizing) -> (Vec<Step>, State) {
     let mut world = World { taking: true, mood: Mood::Open, ..World::new(seed) };
     world.take(world.now, start());
-    let settings = taken::settings(&mut world.dice);
+    let settings = taken::settings(&mut world.dice, sizing);
     world.take(world.now, settings);
     for _ in 0..turns {
         world.turn();
@@ -197,10 +197,24 @@ fn invariants_hold_after_every_step_of_random_worlds() {
 /// Invariants 2, 6 and 7, and that folding and deriving again give the same, where leases are taken back all the time.
 #[test]
 fn what_is_taken_back_is_taken_by_the_rules_in_a_thousand_worlds() {
+    thousand_worlds(Sizing::Deficit);
+}
+
+/// The same where a decision looks at the whole demand.
+#[test]
+fn what_is_taken_back_for_a_whole_demand_is_taken_by_the_rules_in_a_thousand_worlds() {
+    let sized = thousand_worlds(Sizing::Demand);
+    assert!(sized.iter().all(|count| *count > 100) || std::env::var_os("WEIR_SEED").is_some(), "{sized:?}");
+}
+
+/// Decisions for the whole demand: those for more than one request, with natural ends expected, with leases hidden, by
+/// the slots of a queue.
+fn thousand_worlds(sizing: Sizing) -> [u64; 4] {
+    let mut sized = [0; 4];
     let (mut ends, mut late, mut lost) = ([0; 3], 0, 0);
     let (mut decisions, mut victims, mut in_place, mut restarted) = (0, 0, 0, 0);
     for seed in seeds(1_000) {
-        let (log, state) = run_taken(seed, 250);
+        let (log, state) = run_taken(seed, 250, sizing);
         let (mut folded, mut again, mut outstanding) = (State::new(), State::new(), 0);
         for logged in &log {
             restarted += u64::from(matches!(logged.input, Input::Started(_)) && outstanding > 0);
@@ -212,6 +226,11 @@ fn what_is_taken_back_is_taken_by_the_rules_in_a_thousand_worlds() {
             for event in &logged.events {
                 match event {
                     Event::ReclamationDecided(e) => victims += e.victims.len(),
+                    Event::DemandSized(e) => {
+                        let by_slot = e.slot.is_some_and(|slot| slot > e.mean);
+                        let seen = [e.demand > 1, e.natural > 0, e.hidden > 0, by_slot];
+                        seen.iter().zip(&mut sized).for_each(|(seen, count)| *count += u64::from(*seen));
+                    }
                     Event::LeaseEnded(e) if e.end == LeaseEnd::Lost => {
                         let mine = |event: &&Event| matches!(event, Event::RevocationEnded(r) if r.request == e.request);
                         lost += logged.events.iter().filter(mine).count();
@@ -227,7 +246,7 @@ fn what_is_taken_back_is_taken_by_the_rules_in_a_thousand_worlds() {
     }
     println!(
         "{decisions} decisions, {victims} victims and {in_place} in place of others; ends {ends:?}, late {late}, lost with \
-         their lease {lost}, {restarted} restarts with revocations outstanding"
+         their lease {lost}, {restarted} restarts with revocations outstanding; {sized:?}"
     );
     if std::env::var("WEIR_SEED").is_err() {
         assert!(decisions > 3_000 && in_place > 200 && restarted > 50, "these worlds prove little");
@@ -236,6 +255,7 @@ fn what_is_taken_back_is_taken_by_the_rules_in_a_thousand_worlds() {
             "these worlds prove little"
         );
     }
+    sized
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::world::{Dice, Mood, arrival, change, observation, start};
 use weir_kernel::*;
 
 /// Settings under which much is taken back.
-pub fn settings(dice: &mut Dice) -> Input {
+pub fn settings(dice: &mut Dice, sizing: Sizing) -> Input {
     let Input::PolicyChanged(mut change) = change(dice) else { unreachable!("it changes the settings") };
     let policy = &mut change.policy;
     policy.flow_control = true;
@@ -14,6 +14,8 @@ pub fn settings(dice: &mut Dice) -> Input {
         max_revocations: dice.pick(&[1, 2, 5, 200]),
         confirmation_timeout: Micros::from_millis(dice.pick(&[5, 40, 300])),
         confirmation_grace: Micros::from_millis(dice.pick(&[0, 3, 30])),
+        sizing,
+        max_revocations_on_demand: dice.pick(&[1, 3, 16, 200]),
     };
     for band in policy.bands.values_mut().chain([&mut policy.template]).chain(&mut policy.negative_template) {
         (band.max_requests, band.max_bytes) = (400, 1_000_000);
@@ -34,9 +36,10 @@ fn victim(dice: &mut Dice, state: &State) -> RequestId {
 }
 
 pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
+    let sizing = state.policy().eviction.sizing;
     match dice.below(100) {
         0 => start(),
-        1 if dice.one_in(4) => settings(dice),
+        1 if dice.one_in(4) => settings(dice, sizing),
         2..=20 => Input::Observed(observation(dice, mood, now)),
         21..=36 => {
             let (request, termination) = (victim(dice, state), Termination::Evicted);

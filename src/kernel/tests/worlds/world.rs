@@ -99,6 +99,7 @@ fn policy(dice: &mut Dice) -> Policy {
             max_revocations: dice.pick(&[1, 2, 5]),
             confirmation_timeout: Micros::from_millis(dice.pick(&[5, 40, 10_000])),
             confirmation_grace: Micros::from_millis(dice.pick(&[0, 10, 500])),
+            ..Eviction::default()
         },
     }
 }

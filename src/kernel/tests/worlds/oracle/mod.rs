@@ -5,6 +5,7 @@
 //! (each end at its instant, to the microsecond; contract.md row 3 (a), (b), (c) and row 1).
 
 mod by_hand;
+mod demand;
 mod orders;
 mod view;
 
@@ -166,6 +167,7 @@ impl Oracle {
         }
         self.still_there()?;
         self.orders.compare(step.at, state, self.full)?;
+        self.counted(state)?;
         self.compare(state)
     }
 

@@ -1,6 +1,7 @@
 //! Revocations as the rules speak of them: each is issued to a lease that runs, each ends once, a lease that ends after
 //! one ends as revoked, and nobody is told who cannot be (invariant 2; contract.md rows 11 and 13, *Leases*).
 
+use super::demand::{by_deficit, by_demand};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_kernel::*;
 
@@ -37,6 +38,10 @@ pub struct Orders {
     decision: (u64, i32, BTreeSet<RequestId>),
     /// Victims of this step's decision whose revocations must follow.
     announced: Vec<RequestId>,
+    /// How this step's decision was sized, where it looks at the whole demand.
+    sized: Option<DemandSized>,
+    /// The demand that it counted: the band, how many, and until when they must be able to wait.
+    pub counted: Option<(i32, u64, Micros)>,
 }
 
 type Broken = String;
@@ -80,6 +85,7 @@ impl Orders {
                 self.shut_until = *until;
                 return broken(right, RequestId(0), "until when the gate is shut");
             }
+            Event::DemandSized(e) => self.sized = Some((**e).clone()),
             Event::ReclamationDecided(e) => return self.decide(step, e, policy, waiting),
             Event::Enqueued(e) => {
                 let Input::Arrived(arrival) = &step.input else { return Err("who was queued?".into()) };
@@ -167,17 +173,11 @@ impl Orders {
             id,
             "a decision for a band that is open",
         )?;
-        let (s, n) = (i128::from(e.saturation.0), i128::from(e.in_flight));
-        let net = s - i128::from(e.ceiling.0) - i128::from(e.pending.0);
-        // The least number of leases that takes at least `net` off, by trial.
-        let enough = |count: i128| count * s >= net * n;
-        let wanted = i128::from(e.wanted);
-        let least = enough(wanted) && (wanted == 1 || !enough(wanted - 1));
-        broken(
-            e.target.0 == e.saturation.0 - e.ceiling.0 && net >= 0 && least,
-            id,
-            &format!("arithmetic of {e:?}"),
-        )?;
+        let sized = self.sized.take();
+        self.counted = sized.as_ref().map(|sized| (e.demand, sized.demand, step.at + sized.round_trip));
+        broken(sized.is_some() == (policy.eviction.sizing == Sizing::Demand), id, "sized otherwise")?;
+        let right = sized.as_ref().map_or_else(|| by_deficit(e), |sized| by_demand(e, sized, policy));
+        broken(e.target.0 == e.saturation.0 - e.ceiling.0 && right, id, &format!("{e:?} by {sized:?}"))?;
         let count = e.victims.len() as u64;
         broken(count > 0 && count <= e.wanted.min(u64::from(e.cap)), id, "how many victims")?;
         let mut before: Option<(i32, std::cmp::Reverse<Micros>, std::cmp::Reverse<RequestId>)> = None;
