@@ -87,7 +87,7 @@ impl<V> Line<V> {
     }
 
     /// In number order, as everything below.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RequestId, &V)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&RequestId, &V)> {
         self.places.iter().filter_map(|(id, value)| Some((id, value.as_ref()?)))
     }
 
