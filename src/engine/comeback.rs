@@ -57,9 +57,10 @@ impl Pool {
             return None;
         }
         let (decide, state) = (self.decide, &mut self.state);
-        let seq = state.seq() + 1;
+        let (seq, began) = (state.seq() + 1, Instant::now());
         match catch_unwind(AssertUnwindSafe(|| decide(state, at, &input))) {
             Ok(events) => {
+                self.timings.steps.add(began.elapsed());
                 self.building_events += events.len().saturating_sub(1);
                 let busy = self.state.queued() + self.state.in_flight() > 0;
                 let let_go = events.iter().any(|event| matches!(event, Event::Dispatched(_)));

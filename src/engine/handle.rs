@@ -6,6 +6,7 @@ use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::inbox::{Inbox, Look, Message, Reply};
 use super::pending::Pending;
 use super::poison::Poison;
+use super::timings::Timings;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +29,14 @@ pub(super) struct Shared {
     pub regimes: watch::Sender<RegimeNote>,
     /// Until when requests were queued or running, in microseconds; the largest number while they are.
     pub worked_until: AtomicU64,
+    /// The figures of the batches that were handed over.
+    pub timings: std::sync::Mutex<Timings>,
+    /// For whoever takes it first: the state before the first step of this run, and every batch since.
+    pub beginning: std::sync::Mutex<Option<Beginning>>,
 }
+
+/// A state as events, and the batches that follow it.
+pub type Beginning = (Vec<Event>, broadcast::Receiver<Arc<Vec<Step>>>);
 
 impl Shared {
     /// A step at `at` left the pool with or without requests, and let one go or not.
@@ -126,6 +134,17 @@ impl PoolHandle {
     /// How it is.
     pub fn status(&self) -> PoolStatus {
         *self.0.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The state before the first step of this run, as events, and every batch since: for figures that leave nothing out.
+    /// The first who asks gets it.
+    pub fn beginning(&self) -> Option<Beginning> {
+        self.0.beginning.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+    }
+
+    /// How long steps took, and how late deadlines were noticed.
+    pub fn timings(&self) -> Timings {
+        *self.0.timings.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Inputs that were refused because their like made the kernel fail.

@@ -58,12 +58,15 @@ impl Launch {
             faults: 0,
             views_lost: 0,
         };
+        let (steps, following) = broadcast::channel(SUBSCRIBERS_BATCHES);
         let shared = Arc::new(Shared {
             name: self.name,
             clock: self.clock,
             inbox,
-            steps: broadcast::Sender::new(SUBSCRIBERS_BATCHES),
+            steps,
             status: Mutex::new(status),
+            timings: Mutex::default(),
+            beginning: Mutex::new(Some((self.state.restate(), following))),
             poison: self.poison,
             worked_until: AtomicU64::new(0),
             regimes: watch::Sender::new(RegimeNote { regime: Regime::Unknown, seq: self.state.seq() }),

@@ -26,6 +26,7 @@ mod release;
 mod revocation;
 mod service;
 mod tickets;
+mod timings;
 mod turn;
 
 pub use about::{About, News, Queued, Running, Seen};
@@ -39,6 +40,7 @@ pub use place::{LogOptions, Place};
 pub use pool::Decide;
 pub use revocation::{Revocation, Revoked, Revoking, Watching};
 pub use service::{Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, PoolOptions};
+pub use timings::{STEP_BOUNDS_NS, Spread, Timings};
 
 #[cfg(test)]
 mod tests;

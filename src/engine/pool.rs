@@ -11,6 +11,7 @@ use super::inbox::{Arriving, Intake, Look, Message};
 use super::journal::{Journal, Port};
 use super::pace::{FULL, Pace};
 use super::release::{Release, Waiters};
+use super::timings::Timings;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
@@ -66,6 +67,7 @@ pub(super) struct Pool {
     pub(super) flood: Flood,
     pub(super) rebuild: Rebuild,
     pub(super) failures: Failures,
+    pub(super) timings: Timings,
     /// The kernel failed in a way that the pool does not come back from: nothing is decided any more.
     pub(super) broken: bool,
 }
@@ -117,6 +119,7 @@ impl Pool {
             flood: Flood::default(),
             rebuild,
             failures: Failures::default(),
+            timings: Timings::default(),
             broken: false,
         }
     }
@@ -202,7 +205,8 @@ impl Pool {
 
     fn pass_time(&mut self) {
         let now = self.shared.clock.now().max(self.state.now());
-        if self.state.next_deadline().is_some_and(|deadline| deadline <= now) {
+        if let Some(deadline) = self.state.next_deadline().filter(|deadline| *deadline <= now) {
+            self.timings.lateness.add(Duration::from_micros(now.since(deadline).0));
             self.decide(Input::TimePassed);
         }
         let noted = self.refusals_noted_at + REFUSALS_NOTED_EVERY;
@@ -358,6 +362,7 @@ impl Pool {
         let (now, count) = (Instant::now(), self.building.len());
         let weight = count + self.flood.take_covered();
         self.pace.handed_over(now, weight);
+        self.timings.hand_over(&mut self.shared.timings.lock().unwrap_or_else(PoisonError::into_inner));
         let steps = Arc::new(std::mem::replace(&mut self.building, Vec::with_capacity(count.min(FULL))));
         self.building_events = 0;
         self.journal.submit(Arc::clone(&steps));

@@ -32,12 +32,18 @@ fn start(
     objectives: Arc<Objectives>,
     history: History,
 ) -> JoinHandle<()> {
-    // Subscribed before the state is looked at: what comes in between is skipped by its sequence.
-    let mut steps = pool.subscribe();
+    // Each run counts from its first step on. Who comes too late for that subscribes before the state is looked at: what
+    // comes in between is skipped by its sequence.
+    let (beginning, mut steps) = match pool.beginning() {
+        Some((state, steps)) => (Some(state), steps),
+        None => (None, pool.subscribe()),
+    };
     tokio::spawn(async move {
         let name = pool.name().to_owned();
-        if !restate(&pool, &metrics).await {
-            return;
+        match beginning {
+            Some(state) => metrics.restate(&name, &state),
+            None if !restate(&pool, &metrics).await => return,
+            None => {}
         }
         learn(&pool, &objectives).await;
         let mut said = BTreeMap::new();

@@ -2,13 +2,13 @@
 
 use super::answer;
 use super::json::Object;
-use super::metrics;
+use super::metrics::Form;
 use super::state::Gateway;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use std::sync::Arc;
 use weir_kernel::Regime;
 
@@ -55,12 +55,20 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     answer::json(if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
 }
 
-/// `GET /metrics`
-pub async fn exposition(State(gateway): State<Arc<Gateway>>) -> Response {
+/// `GET /metrics`, in the form that the caller accepts.
+pub async fn exposition(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Response {
     let gauges = gateway.gauges().await;
+    if let Some(exporter) = gateway.traces.get() {
+        gateway.metrics.note_traces(exporter.counters().counts());
+    }
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let form = match accepts.contains("application/openmetrics-text") {
+        true => Form::OpenMetrics,
+        false => Form::Prometheus,
+    };
     let compat = gateway.options.metrics_compat_llm_d;
-    let mut response =
-        Response::new(Body::from(gateway.metrics.render(gauges, gateway.history.metrics(), compat)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    let text = gateway.metrics.show(gauges, gateway.history.metrics(), compat, form);
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
     response
 }

@@ -81,6 +81,13 @@ impl History {
         Ok(Box::new(logs.reader(pool, from, Bound::Open).steps()))
     }
 
+    /// The head of a pool's chain: its last durable step, and the first 48 bits of the hash of the batch that holds it.
+    pub fn chain(&self, pool: &str) -> (u64, u64) {
+        let head = self.writer.frames().head(pool);
+        let hash = head.hash.iter().take(6).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
+        (head.seq, hash)
+    }
+
     /// What the writer has done so far.
     pub fn metrics(&self) -> LogMetrics {
         self.writer.metrics()

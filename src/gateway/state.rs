@@ -5,7 +5,7 @@ use super::ask::{Highest, Terms};
 use super::auth::{Actor, Guard};
 use super::history::History;
 use super::json::shown;
-use super::metrics::{BandGauge, GatewayCounters, Metrics, PoolGauges};
+use super::metrics::{BandGauge, FLOW_LABELS_MAX, GatewayCounters, Metrics, PoolGauges};
 use super::options::Options;
 use super::outcome::SEARCHES_MAX;
 use super::problem::Fault;
@@ -14,12 +14,12 @@ use super::stream::Streams;
 use super::tls::Tls;
 use crate::engine::PoolHandle;
 use crate::observer::Observer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use tokio::sync::Semaphore;
-use weir_kernel::{Face, State};
+use weir_kernel::{Face, Fairness, State};
 use weir_telemetry::export::Exporter;
 
 /// The pool of calls that name none, where there is more than one.
@@ -244,11 +244,25 @@ impl Gateway {
                 durable: status.durable,
                 faults: (status.faults, pool.handle.poison_refused()),
                 detector: pool.detector.clone(),
+                timings: pool.handle.timings(),
+                chain: self.history.chain(pool.handle.name()),
                 ..seen
             });
         }
         all
     }
+}
+
+/// Attained service in tokens, where fairness goes by it; of at most so many programs as have labels of their own.
+fn attained(state: &State) -> Vec<(String, f64)> {
+    let half_life = state.bands().find_map(|band| match band.settings.fairness {
+        Fairness::ProgramAware(program) => Some(program.half_life),
+        _ => None,
+    });
+    let Some(half_life) = half_life else { return Vec::new() };
+    let names: BTreeSet<&str> = state.flows().map(|(name, _, _)| name).take(FLOW_LABELS_MAX).collect();
+    let tokens = |name: &str| Some(state.attained_service(name, half_life)? as f64 / 1e6);
+    names.into_iter().filter_map(|name| Some((name.to_owned(), tokens(name)?))).collect()
 }
 
 fn gauges(state: &State) -> PoolGauges {
@@ -262,6 +276,8 @@ fn gauges(state: &State) -> PoolGauges {
     PoolGauges {
         paused: state.paused().is_some(),
         saturation: state.saturation(),
+        stages: state.stage_saturation(),
+        attained: attained(state),
         endpoints: (u64::from(state.endpoint_count()), u64::from(state.stale_endpoints())),
         in_flight: state.in_flight(),
         reclaim: (state.reclaim_target(), state.pending_reclaim()),

@@ -30,6 +30,12 @@ impl State {
         }
     }
 
+    /// The gauge that decides, by stage: prefill and decode, each if it has endpoints.
+    pub fn stage_saturation(&self) -> (Option<Ratio>, Option<Ratio>) {
+        let stages = self.gauge(self.policy.in_flight_credit);
+        (stages.prefill, stages.decode)
+    }
+
     /// The raw gauge now.
     pub(crate) fn raw_saturation(&self) -> Ratio {
         match self.policy.detector {

@@ -1,10 +1,12 @@
 //! Names, help texts and labels of every series, each in one place (seed-system's section on metrics, prefix `weir_`).
 //!
-//! Left out: the duration of dispatch cycles, since there are none.
+//! Not here: running requests, programs, the kernel's times and traces (`more.rs`), revocations (`revocations.rs`).
 
+use super::exemplar::Mark;
 use super::histogram::Histogram;
 use super::projection::{Projection, QueueKey, Shared};
-use super::{GatewayCounters, Metrics, revocations};
+use super::{GatewayCounters, Metrics, more, revocations};
+use crate::engine::Timings;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -46,6 +48,14 @@ pub struct PoolGauges {
     pub limits: (u64, u64),
     /// The detector's name.
     pub detector: String,
+    /// Saturation by stage: prefill and decode, where they have endpoints.
+    pub stages: (Option<Ratio>, Option<Ratio>),
+    /// Programs whose attained service is accounted for, in tokens.
+    pub attained: Vec<(String, f64)>,
+    /// How long steps took, and how late deadlines were noticed.
+    pub timings: Timings,
+    /// The head of its chain: the last durable step, and the first 48 bits of its batch's hash.
+    pub chain: (u64, u64),
 }
 
 /// A band at the moment of a scrape.
@@ -79,11 +89,15 @@ impl Collector for Exposition {
         queues(&mut encoder, &inner.pools, &inner.shared)?;
         waits(&mut encoder, &inner.pools, &inner.shared)?;
         revocations::encode(&mut encoder, &inner.pools)?;
+        more::requests(&mut encoder, &inner.pools, &inner.shared)?;
         gauges(&mut encoder, &inner.gauges)?;
+        more::gauges(&mut encoder, &inner.gauges)?;
         if self.flow_control_only {
             return Ok(());
         }
         service(&mut encoder, &inner.gauges)?;
+        more::kernel(&mut encoder, &inner.gauges)?;
+        more::traces(&mut encoder, inner.traces)?;
         log(&mut encoder, &inner.log)?;
         gateway(&mut encoder, &self.metrics.gateway)
     }
@@ -101,7 +115,11 @@ impl<'e> Series<'e> {
         Ok(Series(encoder.encode_descriptor(name, help, None, MetricType::Counter)?))
     }
 
-    fn gauge(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<Self, Error> {
+    pub(super) fn gauge(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, Error> {
         Ok(Series(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
     }
 
@@ -109,7 +127,16 @@ impl<'e> Series<'e> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
     }
 
-    fn value(&mut self, labels: Labels<'_>, value: f64) -> Result<(), Error> {
+    /// The same with the last traced request behind it.
+    fn count_marked(&mut self, labels: Labels<'_>, value: u64, mark: Option<&Mark>) -> Result<(), Error> {
+        let mut encoder = self.0.encode_family(&labels)?;
+        match mark.map(Mark::exemplar) {
+            Some(counter) => encoder.encode_counter(&value, counter.get().1.as_ref()),
+            None => encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None),
+        }
+    }
+
+    pub(super) fn value(&mut self, labels: Labels<'_>, value: f64) -> Result<(), Error> {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 }
@@ -127,7 +154,7 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), Er
             let priority = priority.to_string();
             let labels =
                 vec![("outcome", outcome.word()), ("priority", &*priority), ("inference_pool", &**pool)];
-            series.count(labels, *count)?;
+            series.count_marked(labels, *count, figures.marks.get(outcome))?;
         }
     }
     let mut series =
@@ -260,7 +287,13 @@ type OfPool = fn(&PoolGauges) -> Option<f64>;
 fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(), Error> {
     let mut series = Series::gauge(encoder, "flow_control_pool_saturation", "1.0 is the set point.")?;
     for pool in pools {
-        for (stage, value) in [("raw", pool.saturation.0), ("effective", pool.saturation.1)] {
+        let stages = [
+            ("raw", Some(pool.saturation.0)),
+            ("prefill", pool.stages.0),
+            ("decode", pool.stages.1),
+            ("effective", Some(pool.saturation.1)),
+        ];
+        for (stage, value) in stages.into_iter().filter_map(|(stage, value)| Some((stage, value?))) {
             series.value(vec![("inference_pool", &pool.pool), ("stage", stage)], ratio(value))?;
         }
     }

@@ -48,6 +48,13 @@ impl Labels {
         id
     }
 
+    /// One more user of a value that is in use.
+    pub fn hold(&mut self, id: u32) {
+        if let Some((_, users)) = self.names.get_mut(id as usize) {
+            *users += 1;
+        }
+    }
+
     /// One user less; true if the name is gone with it, and its series must go too.
     pub fn release(&mut self, id: u32) -> bool {
         let Some((name, users)) = self.names.get_mut(id as usize) else { return false };

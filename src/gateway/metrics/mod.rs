@@ -1,8 +1,11 @@
 //! `/metrics`: figures derived from durable steps, gauges read from the engine at a scrape, and the gateway's own.
 
 mod encode;
+mod exemplar;
 mod histogram;
 mod labels;
+mod leases;
+mod more;
 mod projection;
 mod revocations;
 
@@ -11,21 +14,39 @@ pub use encode::{BandGauge, PoolGauges};
 use encode::Exposition;
 use labels::Labels;
 use projection::{Projection, Shared};
-use prometheus_client::encoding::prometheus_text;
+use prometheus_client::encoding::{prometheus_text, text as openmetrics};
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_kernel::{Event, Reason, Step};
 use weir_log::writer::LogMetrics;
+use weir_telemetry::export::Counts;
 
 /// Distinct fairness ids that keep a label of their own.
 pub const FLOW_LABELS_MAX: usize = 1_000;
 /// Distinct models that keep a label of their own.
 pub const MODEL_LABELS_MAX: usize = 1_000;
 
-/// What the media type of the exposition is.
-pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+/// In which form figures are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Prometheus' text format.
+    #[default]
+    Prometheus,
+    /// OpenMetrics 1.0, which has exemplars.
+    OpenMetrics,
+}
+
+impl Form {
+    /// What the media type of the exposition is.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Form::Prometheus => prometheus_text::CONTENT_TYPE,
+            Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 /// All figures of the service.
 #[derive(Debug)]
@@ -79,6 +100,7 @@ struct Inner {
     pools: BTreeMap<String, Projection>,
     gauges: Vec<PoolGauges>,
     log: LogMetrics,
+    traces: Option<Counts>,
 }
 
 impl Metrics {
@@ -90,7 +112,13 @@ impl Metrics {
             flows: Labels::new(FLOW_LABELS_MAX, &[]),
             models: Labels::new(MODEL_LABELS_MAX + 1, &reserved),
         };
-        let inner = Inner { shared, pools: BTreeMap::new(), gauges: Vec::new(), log: LogMetrics::default() };
+        let inner = Inner {
+            shared,
+            pools: BTreeMap::new(),
+            gauges: Vec::new(),
+            log: LogMetrics::default(),
+            traces: None,
+        };
         Metrics { inner: Mutex::new(inner), gateway: GatewayCounters::default() }
     }
 
@@ -121,8 +149,24 @@ impl Metrics {
         self.lock().pools.get(pool).map(|projection| projection.reasons.clone()).unwrap_or_default()
     }
 
-    /// The exposition, with the gauges of this moment; those of flow control under llm-d's prefix as well if asked.
+    /// What became of spans so far, for the next exposition.
+    pub fn note_traces(&self, counts: Counts) {
+        self.lock().traces = Some(counts);
+    }
+
+    /// As [`Metrics::show`] in Prometheus' text format.
     pub fn render(self: &Arc<Self>, gauges: Vec<PoolGauges>, log: LogMetrics, compat: bool) -> String {
+        self.show(gauges, log, compat, Form::Prometheus)
+    }
+
+    /// The exposition, with the gauges of this moment; those of flow control under llm-d's prefix as well if asked.
+    pub fn show(
+        self: &Arc<Self>,
+        gauges: Vec<PoolGauges>,
+        log: LogMetrics,
+        compat: bool,
+        form: Form,
+    ) -> String {
         let mut inner = self.lock();
         (inner.gauges, inner.log) = (gauges, log);
         drop(inner);
@@ -135,7 +179,10 @@ impl Metrics {
             }
         }
         // Writing to a string cannot fail.
-        let _ = prometheus_text::encode(&mut text, &registry);
+        let _ = match form {
+            Form::Prometheus => prometheus_text::encode(&mut text, &registry),
+            Form::OpenMetrics => openmetrics::encode(&mut text, &registry),
+        };
         text
     }
 

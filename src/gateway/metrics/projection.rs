@@ -3,13 +3,15 @@
 //!
 //! Not here: gauges that are read from the engine at a scrape, and the exposition (`encode.rs`).
 
+use super::exemplar::Mark;
 use super::histogram::Histogram;
 use super::labels::{Labels, OTHER};
+use super::leases::{Known, Leases};
 use super::revocations::Revocations;
 use std::collections::{BTreeMap, HashMap};
 use weir_kernel::{
-    AdminAction, Arrival, Event, FlowId, Input, LeaseEnd, Outcome, Reason, Regime, RejectedMany, RequestId,
-    RestatedFlow, RestatedQueued, Step,
+    AdminAction, Arrival, Event, FlowId, Input, LeaseEnd, Micros, Outcome, Reason, Regime, RejectedMany,
+    RequestId, RestatedFlow, RestatedQueued, Step, Trace,
 };
 
 /// The name of the flow of requests without a fairness id.
@@ -82,8 +84,23 @@ pub struct Projection {
     pub enqueues: BTreeMap<(QueueKey, Option<Outcome>), Histogram>,
     /// Revocations.
     pub revocations: Revocations,
+    /// Running requests.
+    pub leases: Leases,
+    /// `Retry-After` as it was given.
+    pub retry_after: Histogram,
+    /// The last traced request of each outcome.
+    pub marks: BTreeMap<Outcome, Mark>,
     flows: HashMap<FlowId, (u32, i32)>,
-    waiting: HashMap<RequestId, (QueueKey, u64)>,
+    waiting: HashMap<RequestId, Waiting>,
+}
+
+/// A queued request.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    key: QueueKey,
+    bytes: u64,
+    known: Known,
+    trace: Option<Trace>,
 }
 
 impl Projection {
@@ -94,7 +111,7 @@ impl Projection {
                 Event::RestatedCore(core) => self.seq = core.seq,
                 Event::RestatedFlow(flow) => self.restate_flow(flow, shared),
                 Event::RestatedQueued(queued) => self.restate_queued(queued),
-                _ => {}
+                other => self.leases.restate(other),
             }
         }
     }
@@ -106,7 +123,9 @@ impl Projection {
 
     fn restate_queued(&mut self, queued: &RestatedQueued) {
         let (flow, priority) = self.flows.get(&queued.flow).copied().unwrap_or((OTHER, 0));
-        self.enter(queued.request, QueueKey { flow, priority, model: OTHER }, queued.bytes);
+        let known = Known { received_at: None, tokens: u64::from(queued.prompt_tokens) };
+        let key = QueueKey { flow, priority, model: OTHER };
+        self.enter(queued.request, Waiting { key, bytes: queued.bytes, known, trace: None });
     }
 
     /// Takes in one durable step.
@@ -119,6 +138,9 @@ impl Projection {
             Input::Arrived(arrival) => Some(arrival),
             _ => None,
         };
+        if let Input::Observed(observation) = &step.input {
+            self.leases.observed(&observation.changes);
+        }
         if let Input::ArrivedMany(many) = &step.input {
             self.arrivals += many.count;
             self.ttl_unreadable += many.ttl_unreadable;
@@ -149,29 +171,51 @@ impl Projection {
                 let model = self.model(arrival, shared);
                 let key = QueueKey { flow, priority: enqueued.priority, model };
                 self.took(step, arrival, key, None);
-                self.enter(RequestId(step.seq), key, arrival.map_or(0, |arrival| arrival.bytes));
+                let bytes = arrival.map_or(0, |arrival| arrival.bytes);
+                let trace = arrival.and_then(|arrival| arrival.trace);
+                let known = arrival.map(known_of).unwrap_or_default();
+                self.enter(RequestId(step.seq), Waiting { key, bytes, known, trace });
             }
             Event::Rejected(rejected) => {
                 self.objective_unknown += u64::from(rejected.objective_unknown);
                 *self.reasons.entry(rejected.reason).or_default() += 1;
+                if let Some(seconds) = rejected.retry_after {
+                    self.retry_after.observe(u64::from(seconds) * 1_000_000);
+                }
+                self.mark(arrival.and_then(|arrival| arrival.trace), rejected.outcome, Micros::ZERO, step.at);
                 let key = self.direct(arrival, rejected.priority, shared);
                 self.took(step, arrival, key, Some(rejected.outcome));
                 self.left(key, rejected.outcome, 0);
             }
             Event::RejectedMany(rejected) => self.rejected_many(step, rejected),
             Event::Dispatched(dispatched) => {
-                let key = self.leave(dispatched.request);
-                let key = key.unwrap_or_else(|| self.direct(arrival, 0, shared));
-                self.left(key, Outcome::Dispatched, dispatched.waited.0);
+                let waiting = self.leave(dispatched.request).unwrap_or_else(|| Waiting {
+                    key: self.direct(arrival, 0, shared),
+                    bytes: 0,
+                    known: arrival.map(known_of).unwrap_or_default(),
+                    trace: arrival.and_then(|arrival| arrival.trace),
+                });
+                let (key, waited) = (waiting.key, dispatched.waited);
+                self.mark(waiting.trace, Outcome::Dispatched, waited, step.at);
+                self.left(key, Outcome::Dispatched, waited.0);
+                let request = (key, waiting.known);
+                self.leases.dispatched(dispatched.request, request, dispatched.endpoint, waited, shared);
             }
             Event::Evicted(evicted) => {
                 *self.reasons.entry(evicted.reason).or_default() += 1;
-                let key = self.leave(evicted.request);
-                let key = key.unwrap_or_else(|| self.direct(None, 0, shared));
+                let waiting = self.leave(evicted.request);
+                let trace = waiting.and_then(|waiting| waiting.trace);
+                self.mark(trace, evicted.outcome, evicted.waited, step.at);
+                let key = waiting.map_or_else(|| self.direct(None, 0, shared), |waiting| waiting.key);
                 self.left(key, evicted.outcome, evicted.waited.0);
             }
             Event::Repeated { .. } => self.repeated += 1,
-            Event::LeaseEnded(ended) => *self.lease_ends.entry(ended.end).or_default() += 1,
+            Event::LeaseEnded(ended) => {
+                *self.lease_ends.entry(ended.end).or_default() += 1;
+                if let Some(gone) = self.leases.ended(ended.request, step.at, shared) {
+                    self.forget(gone);
+                }
+            }
             Event::RegimeChanged { from, to, .. } => *self.regimes.entry((*from, *to)).or_default() += 1,
             Event::RefusalsNoted { refused } => self.refused_unlogged += refused,
             Event::KeyForgotten { .. } => self.keys_forgotten += 1,
@@ -189,22 +233,41 @@ impl Projection {
         let key = QueueKey { flow: OTHER, priority: many.priority, model: OTHER };
         self.waits.entry((key, outcome)).or_default().observe_many(0, count);
         self.enqueues.entry((key, Some(outcome))).or_default().observe_many(many.took.0, count);
-    }
-
-    fn enter(&mut self, request: RequestId, key: QueueKey, bytes: u64) {
-        let queue = self.queues.entry(key).or_default();
-        queue.requests += 1;
-        queue.bytes = queue.bytes.saturating_add(bytes);
-        self.waiting.insert(request, (key, bytes));
-    }
-
-    fn leave(&mut self, request: RequestId) -> Option<QueueKey> {
-        let (key, bytes) = self.waiting.remove(&request)?;
-        if let Some(queue) = self.queues.get_mut(&key) {
-            queue.requests = queue.requests.saturating_sub(1);
-            queue.bytes = queue.bytes.saturating_sub(bytes);
+        if let [Some(first), Some(last)] = rejected.retry_after {
+            // Each of them lies between these.
+            let sum = (u64::from(first) + u64::from(last)) * 500_000 * count;
+            self.retry_after.observe_many(sum, count);
         }
-        Some(key)
+    }
+
+    fn enter(&mut self, request: RequestId, waiting: Waiting) {
+        let queue = self.queues.entry(waiting.key).or_default();
+        queue.requests += 1;
+        queue.bytes = queue.bytes.saturating_add(waiting.bytes);
+        self.waiting.insert(request, waiting);
+    }
+
+    fn leave(&mut self, request: RequestId) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&request)?;
+        if let Some(queue) = self.queues.get_mut(&waiting.key) {
+            queue.requests = queue.requests.saturating_sub(1);
+            queue.bytes = queue.bytes.saturating_sub(waiting.bytes);
+        }
+        Some(waiting)
+    }
+
+    fn mark(&mut self, trace: Option<Trace>, outcome: Outcome, waited: Micros, at: Micros) {
+        if let Some(mark) = Mark::of(trace, waited, at) {
+            self.marks.insert(outcome, mark);
+        }
+    }
+
+    /// A flow's label will be another one's: what stood under it goes.
+    fn forget(&mut self, flow: u32) {
+        self.queues.retain(|key, _| key.flow != flow);
+        self.waits.retain(|(key, _), _| key.flow != flow);
+        self.enqueues.retain(|(key, _), _| key.flow != flow);
+        self.leases.forget(flow);
     }
 
     fn left(&mut self, key: QueueKey, outcome: Outcome, waited: u64) {
@@ -245,10 +308,18 @@ impl Projection {
             return;
         }
         let closed = |key: &QueueKey| key.flow == label && (gone || key.priority == priority);
+        if gone {
+            self.leases.forget(label);
+        }
         self.queues.retain(|key, _| !closed(key));
         self.waits.retain(|(key, _), _| !closed(key));
         self.enqueues.retain(|(key, _), _| !closed(key));
     }
+}
+
+fn known_of(arrival: &Arrival) -> Known {
+    let tokens = u64::from(arrival.prompt_tokens.unwrap_or(0));
+    Known { received_at: Some(arrival.received_at), tokens }
 }
 
 /// The key itself while there is room for its series, else the shared one.

@@ -21,6 +21,8 @@ pub struct Revocations {
     confirmation: Histogram,
     /// From the end of the stream to the samples that show it.
     reclaim: Histogram,
+    /// From the order to the same.
+    whole: Histogram,
 }
 
 impl Revocations {
@@ -41,7 +43,10 @@ impl Revocations {
                 }
             }
             Event::ConfirmedLate { .. } => self.late += 1,
-            Event::Reclaimed(reclaimed) => self.reclaim.observe(reclaimed.after.0),
+            Event::Reclaimed(reclaimed) => {
+                self.reclaim.observe(reclaimed.after.0);
+                self.whole.observe(reclaimed.took.0);
+            }
             _ => {}
         }
     }
@@ -71,7 +76,7 @@ pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), 
     for (pool, figures) in pools {
         series.count(vec![("inference_pool", &**pool)], figures.revocations.late)?;
     }
-    let all: [(&str, &str, Of); 2] = [
+    let all: [(&str, &str, Of); 3] = [
         (
             "flow_control_revocation_confirmation_seconds",
             "From a revocation to the end of its lease's stream.",
@@ -81,6 +86,11 @@ pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), 
             "flow_control_revocation_reclaim_seconds",
             "From the end of a revoked lease's stream to the endpoint's own metrics that show it.",
             |r| &r.reclaim,
+        ),
+        (
+            "flow_control_revocation_duration_seconds",
+            "From a revocation to the endpoint's own metrics that show its lease is gone.",
+            |r| &r.whole,
         ),
     ];
     for (name, help, of) in all {

@@ -256,3 +256,67 @@ fn revocations_are_counted_by_demand_and_by_end() {
         assert!(text.contains(line), "{line}\n{text}");
     }
 }
+
+/// A request from its queue to its end, on an endpoint that has a name.
+#[test]
+fn running_requests_are_counted_by_endpoint_and_whole_ones_timed() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    let joined = EndpointChange::Joined { slot: Slot(2), name: "e2".to_owned(), role: Role::Both };
+    let view = Observation { changes: vec![joined], ..Observation::default() };
+    let dispatched = |request| {
+        Event::Dispatched(Dispatched {
+            request: RequestId(request),
+            endpoint: Some(Slot(2)),
+            waited: Micros(4_000_000),
+            raw: Ratio::ZERO,
+            effective: Ratio::ZERO,
+            ceiling: Ratio::ONE,
+            observed: 1,
+            output_estimate: 0,
+        })
+    };
+    let ended = |request| {
+        let end = LeaseEnd::Completed;
+        Event::LeaseEnded(LeaseEnded { request: RequestId(request), end, ran: Micros(5), cause: None })
+    };
+    let traced = Trace { trace_id: [0xab; 16], parent_id: [1; 8], flags: 1 };
+    let mut first = queued(2, 0, "a", None);
+    if let Input::Arrived(arrival) = &mut first.input {
+        (arrival.prompt_tokens, arrival.trace) = (Some(30), Some(traced));
+    }
+    let observed = Step { seq: 1, at: Micros(1), input: Input::Observed(view), events: Vec::new() };
+    metrics.apply("p", &[observed, first, queued(3, 0, "a", None)]);
+    metrics.apply("p", &[passed(4, vec![dispatched(2), dispatched(3)])]);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
+    let labels =
+        "endpoint_name=\"e2\",namespace=\"\",producer_name=\"weir\",fairness_id=\"a\",priority=\"-1\"";
+    assert!(text.contains(&format!("weir_inflight_requests{{{labels},inference_pool=\"p\"}} 2.0")), "{text}");
+    assert_eq!(sum(&text, "weir_inflight_tokens{"), 30.0);
+    assert_eq!(sum(&text, "weir_program_aware_avg_wait_time_milliseconds{program_id=\"a\""), 4_000.0);
+    assert_eq!(sum(&text, "weir_program_aware_jains_fairness_index{"), 1.0);
+    // The flow goes while its requests run: its label stays theirs.
+    metrics.apply("p", &[passed(5, vec![Event::FlowClosed { flow: FlowId(0) }])]);
+    metrics.apply("p", &[queued(6, 7, "b", None)]);
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
+    assert_eq!(
+        sum(
+            &text,
+            "weir_inflight_requests{endpoint_name=\"e2\",namespace=\"\",producer_name=\"weir\",fairness_id=\"a\""
+        ),
+        2.0
+    );
+    metrics.apply("p", &[passed(7, vec![ended(2), ended(3)])]);
+    let gauges =
+        vec![PoolGauges { pool: "p".to_owned(), chain: (7, 0xffff_ffff_ffff), ..PoolGauges::default() }];
+    let text = metrics.show(gauges, LogMetrics::default(), true, Form::OpenMetrics);
+    assert!(!text.contains("weir_inflight_requests{"), "{text}");
+    assert_eq!(sum(&text, "weir_request_processing_duration_seconds_count{"), 2.0);
+    assert!(text.contains("weir_log_chain_head_hash{inference_pool=\"p\"} 281474976710655.0"), "{text}");
+    let trace = "ab".repeat(16);
+    let line =
+        text.lines().find(|line| line.starts_with("weir_flow_control_requests_total{outcome=\"Dispatched\""));
+    assert!(line.unwrap().contains(&format!("2 # {{trace_id=\"{trace}\"}} 4.0 ")), "{line:?}");
+    assert!(text.ends_with("# EOF\n"));
+    assert!(text.contains("llm_d_epp_inflight_requests") && text.contains("llm_d_epp_program_aware_"));
+}
