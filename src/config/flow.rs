@@ -1,12 +1,13 @@
 //! `flowControl`: limits, budgets, bands and the policies they refer to.
 
+use crate::bounds;
 use crate::node::Origin;
 use crate::plugins::{Plugin, Plugins};
 use crate::scalar::Scalar;
 use crate::section::{Reading, Section};
 use crate::tables::Family;
 use std::collections::BTreeMap;
-use weir_kernel::{BandSettings, Detector, Fairness, Micros, Ordering, Policy};
+use weir_kernel::{BandBounds, BandSettings, Detector, Fairness, Micros, Ordering, Policy};
 
 /// A flow control section, resolved.
 #[derive(Clone, Debug)]
@@ -36,13 +37,17 @@ pub fn read(
 
     let mut template = section.section(reading, "defaultPriorityBand");
     template.subject = "default priority band".to_owned();
-    policy.template = band(reading, &template, plugins);
+    let global = policy.saturation_budget;
+    (policy.template, policy.bounds.template) = band(reading, &template, plugins, global);
     ignored_priority(reading, &template);
     let mut negative = section.section(reading, "defaultNegativePriorityBand");
     negative.subject = "default negative priority band".to_owned();
-    policy.negative_template = negative.is_present().then(|| band(reading, &negative, plugins));
+    if negative.is_present() {
+        let (settings, bounds) = band(reading, &negative, plugins, global);
+        (policy.negative_template, policy.bounds.negative_template) = (Some(settings), bounds);
+    }
     ignored_priority(reading, &negative);
-    policy.bands = bands(reading, section, plugins, &policy.template);
+    bands(reading, section, plugins, policy);
 
     let usage_limit_origin = section.origin_of("usageLimitPolicyPluginRef");
     let usage = plugins.refer(reading, section, "usageLimitPolicyPluginRef", Family::UsageLimit);
@@ -88,13 +93,8 @@ fn template_notice(reading: &mut Reading, template: &Section<'_>) {
 }
 
 /// The listed bands, and priority 0, which is always there.
-fn bands(
-    reading: &mut Reading,
-    section: &Section<'_>,
-    plugins: &mut Plugins,
-    template: &BandSettings,
-) -> BTreeMap<i32, BandSettings> {
-    let mut bands = BTreeMap::new();
+fn bands(reading: &mut Reading, section: &Section<'_>, plugins: &mut Plugins, policy: &mut Policy) {
+    policy.bands = BTreeMap::new();
     let mut places: BTreeMap<i64, Origin> = BTreeMap::new();
     for mut entry in section.list(reading, "priorityBands") {
         let written = entry.node("priority").is_some();
@@ -102,7 +102,7 @@ fn bands(
         let priority = entry.whole(reading, "priority");
         let known = reading.report.mistakes.len() == before;
         entry.subject = format!("priority band {priority}");
-        let settings = band(reading, &entry, plugins);
+        let (settings, bounds) = band(reading, &entry, plugins, policy.saturation_budget);
         if !known {
             continue;
         }
@@ -115,15 +115,30 @@ fn bands(
         }
         places.insert(priority, place);
         if let Ok(priority) = i32::try_from(priority) {
-            bands.insert(priority, settings);
+            policy.bands.insert(priority, settings);
+            bounded(policy, priority, bounds);
         }
     }
-    bands.entry(0).or_insert_with(|| template.clone());
-    bands
+    if !policy.bands.contains_key(&0) {
+        policy.bands.insert(0, policy.template.clone());
+        bounded(policy, 0, policy.bounds.template);
+    }
 }
 
-/// One band or template.
-fn band(reading: &mut Reading, section: &Section<'_>, plugins: &mut Plugins) -> BandSettings {
+/// A band without bounds is not listed, so that settings without any are what they were before there were bounds.
+fn bounded(policy: &mut Policy, priority: i32, bounds: BandBounds) {
+    if bounds != BandBounds::default() {
+        policy.bounds.bands.insert(priority, bounds);
+    }
+}
+
+/// One band or template; `global` is the pool's own queue-wait budget.
+fn band(
+    reading: &mut Reading,
+    section: &Section<'_>,
+    plugins: &mut Plugins,
+    global: Micros,
+) -> (BandSettings, BandBounds) {
     let system = BandSettings::default();
     let max_bytes = limit(reading, section, "maxBytes", system.max_bytes);
     let max_requests = limit(reading, section, "maxRequests", system.max_requests);
@@ -137,7 +152,10 @@ fn band(reading: &mut Reading, section: &Section<'_>, plugins: &mut Plugins) -> 
     };
     let saturation_budget = section.span_set(reading, "defaultRequestTTL");
     let no_endpoint_budget = section.span_set(reading, "noEndpointRequestTTL");
-    BandSettings { max_requests, max_bytes, ordering, fairness, saturation_budget, no_endpoint_budget }
+    let settings =
+        BandSettings { max_requests, max_bytes, ordering, fairness, saturation_budget, no_endpoint_budget };
+    let bounds = bounds::read(reading, section, &settings, global);
+    (settings, bounds)
 }
 
 /// A band's limit: zero means the default here, while it means unlimited for all bands together.

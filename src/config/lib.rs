@@ -5,6 +5,7 @@
 //! (`section`), so that every mistake is told at once, with path, place, what was found and what is allowed.
 //! Not here: anything that acts on a setting.
 
+mod bounds;
 mod ceilings;
 mod duration;
 mod effective;

@@ -78,6 +78,7 @@ pub const fn ordering_name(ordering: Ordering) -> &'static str {
         Ordering::Fcfs => "fcfs-ordering-policy",
         Ordering::Edf => "edf-ordering-policy",
         Ordering::SloDeadline => "slo-deadline-ordering-policy",
+        Ordering::NewestFirstWhenStanding { .. } => "newest-first-when-standing",
     }
 }
 
@@ -298,6 +299,11 @@ pub fn parameters_of(
         "fcfs-ordering-policy" => Some(Plugin::Ordering(Ordering::Fcfs)),
         "edf-ordering-policy" => Some(Plugin::Ordering(Ordering::Edf)),
         "slo-deadline-ordering-policy" => Some(Plugin::Ordering(Ordering::SloDeadline)),
+        "newest-first-when-standing" => {
+            let target = section.span(reading, "target");
+            let window = section.span(reading, "window");
+            Some(Plugin::Ordering(Ordering::NewestFirstWhenStanding { target, window }))
+        }
         "global-strict-fairness-policy" => Some(Plugin::Fairness(Fairness::GlobalStrict)),
         "round-robin-fairness-policy" => Some(Plugin::Fairness(Fairness::RoundRobin)),
         "program-aware-fairness" => Some(program_aware(reading, &section)),

@@ -4,7 +4,7 @@
 
 use crate::state::Paused;
 use crate::turn::Turn;
-use crate::{Admin, AdminAction, Cause, Event, Ignored, Input, RequestId, State, expiry, lifecycle};
+use crate::{Admin, AdminAction, Cause, Event, Ignored, Input, RequestId, State, expiry, lifecycle, waits};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -55,6 +55,11 @@ pub(crate) fn apply_paused(state: &mut State, input: &Input) {
         let (by, why) = (by.clone(), why.clone());
         state.paused = Some(Box::new(Paused { since: state.now, by, why }));
     }
+}
+
+pub(crate) fn apply_resumed(state: &mut State) {
+    state.paused = None;
+    waits::apply_resumed(state);
 }
 
 pub(crate) fn apply_purge(state: &mut State, input: &Input) {

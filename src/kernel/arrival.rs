@@ -8,7 +8,7 @@ use crate::refusals::{self, Facts, Refusal, Verdict};
 use crate::turn::Turn;
 use crate::{
     Arrival, BandOrigin, BandSettings, BudgetSource, Enqueued, Event, Face, FlowId, Input, Micros, OrderKey,
-    Outcome, Policy, Reason, Rejected, RequestId, State, ordering,
+    Outcome, Policy, Reason, Rejected, RequestId, State, bands, ordering, waits,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -81,6 +81,7 @@ fn repeated(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) -> bool {
             reason: Reason::IdempotencyMismatch,
             cause: None,
             limit: None,
+            hopeless: None,
         };
         reject(turn, who, refusal);
         return true;
@@ -93,7 +94,10 @@ fn repeated(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) -> bool {
 
 fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
     let retry_after = refusals::retry_after(turn.state, &refusal, who.priority, 0);
-    let Refusal { outcome, reason, cause, limit } = refusal;
+    let Refusal { outcome, reason, cause, limit, hopeless } = refusal;
+    if let Some(hopeless) = hopeless {
+        turn.emit(Event::FoundHopeless(hopeless));
+    }
     let event = Event::Rejected(Rejected {
         outcome,
         reason,
@@ -111,6 +115,7 @@ fn reject(turn: &mut Turn<'_>, who: &Identity, refusal: Refusal) {
 fn provision(turn: &mut Turn<'_>, priority: i32) {
     let settings = Box::new(turn.state.policy.template_for(priority).clone());
     turn.emit(Event::BandOpened { priority, origin: BandOrigin::Provisioned, settings });
+    bands::rebound(turn, priority);
 }
 
 fn enqueue(turn: &mut Turn<'_>, arrival: &Arrival, who: &Identity) {
@@ -270,7 +275,11 @@ fn enter(state: &mut State, id: RequestId, priority: i32, flow_id: FlowId, order
     make_ready(band, flow_id, flow, place, service, &|id| {
         all.get(&id).map_or(Micros::ZERO, |q| q.enqueued_at)
     });
+    let remembered = band.waits.is_some();
     state.active.insert(priority);
+    if remembered {
+        waits::note_ready(state, priority, id);
+    }
 }
 
 /// A band with least-attained-service fairness keeps its programs' accounts.

@@ -6,7 +6,7 @@ use crate::queues::{Band, Ready, make_ready};
 use crate::turn::Turn;
 use crate::{
     BandOrigin, BandSettings, Event, FlowId, Ignored, Input, Micros, ObjectivesChange, PolicyChange,
-    RequestId, State, arrival, pool,
+    RequestId, State, arrival, pool, waits,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -72,6 +72,15 @@ fn reconcile(turn: &mut Turn<'_>) {
         if let Some(event) = event {
             turn.emit(event);
         }
+        rebound(turn, priority);
+    }
+}
+
+/// Gives a band the bounds that the settings in force give it.
+pub(crate) fn rebound(turn: &mut Turn<'_>, priority: i32) {
+    let bounds = turn.state.policy.bounds_for(priority);
+    if turn.state.bands.get(&priority).is_some_and(|band| band.bounds != bounds) {
+        turn.emit(Event::BandBounded { priority, bounds });
     }
 }
 
@@ -158,6 +167,7 @@ pub(crate) fn apply_changed(state: &mut State, priority: i32, origin: BandOrigin
         state.idle_bands.remove(&(since, priority));
     }
     let other_line = band.settings.fairness != settings.fairness;
+    let other_order = band.settings.ordering != settings.ordering;
     band.origin = origin;
     band.settings = settings.clone();
     if band.is_collectable() {
@@ -166,6 +176,9 @@ pub(crate) fn apply_changed(state: &mut State, priority: i32, origin: BandOrigin
     }
     if other_line {
         rebuild_line(state, priority);
+    }
+    if other_order {
+        waits::resettle(state, priority, true);
     }
     rank(state);
 }
@@ -204,6 +217,7 @@ pub(crate) fn apply_closed(state: &mut State, priority: i32) {
         state.idle_bands.remove(&(since, priority));
     }
     state.active.remove(&priority);
+    state.bounded.remove(&priority);
     rank(state);
 }
 

@@ -1,7 +1,8 @@
 //! Every invariant of DESIGN.md that a state can be asked for, by a full count. For tests and `verify`.
 
-use crate::queues::Ready;
-use crate::{BandOrigin, Face, Hold, Outcome, Regime, State};
+use crate::queues::{Band, Ready};
+use crate::waits::Waits;
+use crate::{BandOrigin, Face, Hold, Outcome, Regime, State, dispatch};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -79,6 +80,7 @@ impl State {
                 u64::from(ready > 0),
             )?;
             self.check_line(*priority)?;
+            self.check_memory(*priority, band)?;
             bytes += sum;
         }
         equal(3, "bytes of all bands", self.queued_bytes, bytes)?;
@@ -116,11 +118,29 @@ impl State {
         }
     }
 
+    /// What a band's line remembers is what its settings ask for, and is of those that can be dispatched.
+    fn check_memory(&self, priority: i32, band: &Band) -> Result<(), Violation> {
+        let wanted = Waits::wanted(&band.settings, &band.bounds).is_some();
+        let what = |what: &str| format!("{what} of band {priority}");
+        holds(0, &what("memory"), band.waits.is_some() == wanted)?;
+        let bounded = self.bounded.contains(&priority);
+        holds(0, &what("starvation bound"), bounded != band.bounds.starvation.is_zero())?;
+        let Some(line) = &band.waits else { return Ok(()) };
+        let ready = self.queued.iter().filter(|(_, q)| q.priority == priority && q.is_ready());
+        holds(0, &what("ages"), ready.map(|(id, _)| id).eq(line.ages.iter()))?;
+        holds(0, &what("backlog"), line.backlog_since.is_some() != line.ages.is_empty())
+    }
+
     /// 4: what is held is held by the highest band with queued work, or by the regime.
     fn check_order(&self) -> Result<(), Violation> {
         if self.has_backlog() || self.next_deadline().is_some_and(|due| due <= self.now) {
             return Ok(());
         }
+        // A band that is not blocked keeps nobody beyond its starvation bound.
+        let (_, effective) = self.saturation();
+        let dispatches = self.policy.flow_control && self.paused.is_none() && !dispatch::is_paced(self);
+        let kept = self.bound_deadline(effective).is_some_and(|due| due <= self.now);
+        holds(4, "kept beyond a starvation bound", !(dispatches && kept))?;
         match self.hold {
             Some(Hold::Regime(regime)) => {
                 holds(4, "held by a regime that is not in force", regime == self.clocks.regime)?;

@@ -6,8 +6,9 @@ use crate::leases::Lease;
 use crate::queues::{Queued, Ready, make_unready};
 use crate::turn::Turn;
 use crate::{
-    Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros, OrderKey,
-    Outcome, Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, reclaim, saturation,
+    BoundReached, Detector, Dispatched, Event, FlowId, Hold, Input, KeyAnswer, LeaseEnd, LeaseEnded, Micros,
+    OrderKey, Outcome, Ratio, Regime, RequestId, State, UsageLimit, Whereabouts, fairness, gauge, reclaim,
+    saturation, waits,
 };
 use alloc::boxed::Box;
 
@@ -38,7 +39,10 @@ fn until_blocked(turn: &mut Turn<'_>) {
             break;
         }
         match next(turn) {
-            Ok(Candidate { id, turn_of, raw, effective, ceiling }) => {
+            Ok(Candidate { id, turn_of, raw, effective, ceiling, bound }) => {
+                if let Some(reached) = bound {
+                    turn.emit(Event::BoundReached(reached));
+                }
                 if let Some((priority, flow)) = turn_of {
                     turn.emit(Event::TurnTaken { priority, last: Some(flow) });
                 }
@@ -72,6 +76,7 @@ fn is_still_held(turn: &Turn<'_>) -> bool {
         && turn.decided == 0
         && matches!(turn.input, Input::Arrived(_))
         && state.policy.flow_control
+        && state.bounded.is_empty()
         && !is_paced(state)
         && !matches!(state.policy.usage_limit, UsageLimit::SoftReflective)
 }
@@ -82,6 +87,8 @@ struct Candidate {
     raw: Ratio,
     effective: Ratio,
     ceiling: Ratio,
+    /// Why it goes before all others.
+    bound: Option<BoundReached>,
 }
 
 /// The next request to dispatch, or what holds it.
@@ -95,6 +102,11 @@ fn next(turn: &mut Turn<'_>) -> Result<Candidate, Hold> {
     turn.state.keep_gauge();
     let state = &*turn.state;
     let (raw, effective) = state.saturation();
+    if !open && let Some((reached, ceiling)) = waits::starved(turn, effective) {
+        let (id, bound) = (reached.request, Some(reached));
+        return Ok(Candidate { id, turn_of: None, raw, effective, ceiling, bound });
+    }
+    let state = &*turn.state;
     let ceiling = if open {
         Ratio::ONE
     } else {
@@ -113,13 +125,13 @@ fn next(turn: &mut Turn<'_>) -> Result<Candidate, Hold> {
         let endpoints = state.endpoints.len();
         return Err(Hold::Band { priority, saturation: effective, ceiling, stale, endpoints });
     }
-    let picked = state
-        .bands
-        .get(&priority)
-        .and_then(|band| fairness::pick(&band.settings.fairness, &band.ready, &state.flows, state.now));
+    waits::turn_order(turn, priority);
+    let state = &*turn.state;
+    let picked = state.bands.get(&priority).and_then(|band| fairness::pick(band, &state.flows, state.now));
     match picked {
         Some(((_, id), flow)) => {
-            Ok(Candidate { id, turn_of: flow.map(|flow| (priority, flow)), raw, effective, ceiling })
+            let turn_of = flow.map(|flow| (priority, flow));
+            Ok(Candidate { id, turn_of, raw, effective, ceiling, bound: None })
         }
         // An active band always has a ready request (an invariant of `check`).
         None => Err(Hold::Regime(state.clocks.regime)),
@@ -127,7 +139,7 @@ fn next(turn: &mut Turn<'_>) -> Result<Candidate, Hold> {
 }
 
 /// The alternation moves once a step in which a gated band with queued work is reached (contract.md row 21).
-fn gated(turn: &mut Turn<'_>, period: u64) -> Ratio {
+pub(crate) fn gated(turn: &mut Turn<'_>, period: u64) -> Ratio {
     if !turn.ticked {
         turn.ticked = true;
         let tick = turn.state.tick.wrapping_add(1);
@@ -150,7 +162,7 @@ fn held_by(turn: &mut Turn<'_>, hold: Hold) {
     }
 }
 
-fn is_paced(state: &State) -> bool {
+pub(crate) fn is_paced(state: &State) -> bool {
     !state.policy.in_flight_credit && matches!(state.policy.detector, Detector::Utilization { .. })
 }
 
@@ -211,7 +223,8 @@ impl State {
             Ceiling::Gated { .. } => Some(self.now + TICK),
             Ceiling::Open(ceiling) if effective < ceiling => Some(soonest),
             Ceiling::Open(_) if matches!(self.hold, Some(Hold::Band { priority, .. }) if priority == top) => {
-                self.credit_deadline()
+                let bound = self.bound_deadline(effective).map(|due| due.max(soonest));
+                self.credit_deadline().into_iter().chain(bound).min()
             }
             Ceiling::Open(_) => Some(soonest),
         }
@@ -318,7 +331,11 @@ fn unready(state: &mut State, id: RequestId, priority: i32, flow_id: FlowId, ord
     make_unready(band, flow_id, flow, place, service, &|id| {
         all.get(&id).map_or(Micros::ZERO, |q| q.enqueued_at)
     });
+    let remembered = band.waits.is_some();
     if band.ready_requests == 0 {
         state.active.remove(&priority);
+    }
+    if remembered {
+        waits::note_unready(state, priority, id);
     }
 }

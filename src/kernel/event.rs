@@ -1,7 +1,8 @@
 //! What the kernel decides: facts in the past tense, with the numbers they rest on.
 
 use crate::input::{RequestId, Slot};
-use crate::policy::{self, BandSettings};
+use crate::policy::{self, BandBounds, BandSettings};
+use crate::queueing::{BoundReached, Hopeless, OrderTurned, RestatedLine};
 use crate::restated::{
     RestatedBand, RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause,
     RestatedProgram, RestatedQueued,
@@ -194,6 +195,16 @@ pub enum Event {
     RestatedReclamation(Box<RestatedReclamation>),
     /// How many victims the decision that follows takes, where it looks at the whole demand.
     DemandSized(Box<DemandSized>),
+    /// A band has other bounds.
+    BandBounded { priority: i32, bounds: BandBounds },
+    /// A band turned its order, or turned it back.
+    OrderTurned(OrderTurned),
+    /// A request is served next because it has waited as long as its band's starvation bound; the dispatch follows.
+    BoundReached(BoundReached),
+    /// The arrival would wait longer than it may; the refusal follows.
+    FoundHopeless(Hopeless),
+    /// Snapshot: what a band's line remembers, and its bounds.
+    RestatedLine(Box<RestatedLine>),
 }
 
 /// Why a band exists. Numbers are on disk: append, never renumber.

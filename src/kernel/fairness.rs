@@ -2,30 +2,31 @@
 //!
 //! Not here: service accounting (`service.rs`), order inside a flow (`ordering.rs`).
 
-use crate::queues::{Flow, Place, Ready, ServiceKey};
+use crate::queues::{Band, Flow, Place, Ready, ServiceKey};
 use crate::{Fairness, FlowId, Micros, ProgramAware, RequestId, service};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::ops::Bound;
 
-/// The head that the band's policy serves next, and its flow where a turn has to be noted.
+/// The head that the band's policy serves next (of the flow it chooses the last one, while the band's order is turned), and its flow where a turn has to be noted.
 pub(crate) fn pick(
-    fairness: &Fairness,
-    ready: &Ready,
+    band: &Band,
     flows: &BTreeMap<FlowId, Flow>,
     now: Micros,
 ) -> Option<(Place, Option<FlowId>)> {
-    match ready {
-        Ready::Strict(line) => line.first().map(|place| (*place, None)),
+    let newest_first = band.is_newest_first();
+    let next = |line: &BTreeSet<Place>| if newest_first { line.last() } else { line.first() }.copied();
+    match &band.ready {
+        Ready::Strict(line) => next(line).map(|place| (place, None)),
         Ready::Turns { flows: waiting, last } => {
             let last = last.and_then(|id| flows.get(&id)).map(|flow| &flow.name);
             let id = next_turn(waiting, last)?;
-            flows.get(&id)?.line.first().map(|place| (*place, Some(id)))
+            next(&flows.get(&id)?.line).map(|place| (place, Some(id)))
         }
         Ready::Service { by_service, by_wait, keys } => {
-            let Fairness::ProgramAware(params) = fairness else { return None };
+            let Fairness::ProgramAware(params) = &band.settings.fairness else { return None };
             let id = least_served(params, by_service, by_wait, keys, now)?;
-            flows.get(&id)?.line.first().map(|place| (*place, None))
+            next(&flows.get(&id)?.line).map(|place| (place, None))
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::{Arrival, Micros, OrderKey, Ordering};
 /// sooner takes its place. Sums saturate, so a huge budget sorts last instead of wrapping into the past.
 pub fn order_key(ordering: Ordering, arrival: &Arrival, enqueued_at: Micros, own_budget: Micros) -> OrderKey {
     match ordering {
-        Ordering::Fcfs => OrderKey { primary: 0, secondary: 0 },
+        // Its order is turned in the line as a whole, not by keys.
+        Ordering::Fcfs | Ordering::NewestFirstWhenStanding { .. } => OrderKey { primary: 0, secondary: 0 },
         Ordering::Edf => {
             let by_budget = if own_budget.is_zero() { Micros::MAX } else { enqueued_at + own_budget };
             let by_caller = arrival.deadline.unwrap_or(Micros::MAX);

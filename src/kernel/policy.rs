@@ -56,6 +56,33 @@ pub struct Policy {
     /// Taking leases back. Left out of the canonical form where it is the default.
     #[serde(default, skip_serializing_if = "Eviction::is_default")]
     pub eviction: Eviction,
+    /// Bounds of the bands beyond their limits. Left out of the canonical form where no band has any.
+    #[serde(default, skip_serializing_if = "Bounds::is_default")]
+    pub bounds: Bounds,
+}
+
+/// Bounds of bands: of the configured ones, and of those that come later. ([`BandSettings`] stands in events that were
+/// written before there were any.)
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bounds {
+    /// By priority; a configured band that is not there has none.
+    pub bands: BTreeMap<i32, BandBounds>,
+    /// Those of a band that is made from [`Policy::template`].
+    pub template: BandBounds,
+    /// Those of a band that is made from [`Policy::negative_template`].
+    pub negative_template: BandBounds,
+}
+
+/// The bounds of one band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BandBounds {
+    /// `starvationBound`: a request that has waited so long while the pool could serve is served next, whatever its
+    /// priority, once its band is not blocked; zero = none.
+    pub starvation: Micros,
+    /// `rejectHopeless`: an arrival whose predicted wait exceeds what it may wait is refused.
+    pub reject_hopeless: bool,
 }
 
 /// How leases are taken back.
@@ -128,6 +155,14 @@ pub enum Ordering {
     Edf,
     /// `slo-deadline-ordering-policy`: by receive time + the SLO header; none = last.
     SloDeadline,
+    /// `newest-first-when-standing`: by arrival, until the band's oldest request has waited past `target` for `window`
+    /// without a break; then the newest first, until the oldest is within the target again.
+    NewestFirstWhenStanding {
+        /// Above zero.
+        target: Micros,
+        /// Zero = at once.
+        window: Micros,
+    },
 }
 
 /// Choice between the flows of a band. Numbers are on disk: append, never renumber.
@@ -311,6 +346,7 @@ impl Default for Policy {
             resume_window: Micros::from_secs(5),
             idempotency_keys: 131_072,
             eviction: Eviction::default(),
+            bounds: Bounds::default(),
         }
     }
 }
@@ -343,7 +379,22 @@ impl Eviction {
     }
 }
 
+impl Bounds {
+    fn is_default(&self) -> bool {
+        *self == Bounds::default()
+    }
+}
+
 impl Policy {
+    /// The bounds of the band of this priority, configured or not.
+    pub fn bounds_for(&self, priority: i32) -> BandBounds {
+        if self.bands.contains_key(&priority) {
+            return self.bounds.bands.get(&priority).copied().unwrap_or_default();
+        }
+        let negative = priority < 0 && self.negative_template.is_some();
+        if negative { self.bounds.negative_template } else { self.bounds.template }
+    }
+
     /// The settings for a band of this priority that is not configured: the negative template below zero, if any.
     pub fn template_for(&self, priority: i32) -> &BandSettings {
         match &self.negative_template {
@@ -403,6 +454,12 @@ mod tests {
         let text = policy.to_canonical_json();
         assert_eq!(Policy::from_canonical_json(&text).unwrap(), policy);
         assert!(!text.contains('.'), "only integers: {text}");
+        assert!(!text.contains("bounds") && !text.contains("eviction"), "left out at their defaults: {text}");
+        policy.bounds.bands.insert(-10, BandBounds { starvation: Micros(5), reject_hopeless: true });
+        policy.template.ordering =
+            Ordering::NewestFirstWhenStanding { target: Micros(1), window: Micros::ZERO };
+        let text = policy.to_canonical_json();
+        assert_eq!(Policy::from_canonical_json(&text).unwrap(), policy);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Not here: who decides (`arrival.rs`, `dispatch.rs`, `expiry.rs`); every change comes through `apply`.
 
 use crate::clocks::Marks;
+use crate::waits::Waits;
 use crate::{
-    BandOrigin, BandSettings, Face, Fairness, FlowId, Idempotency, Micros, OrderKey, RequestId,
+    BandBounds, BandOrigin, BandSettings, Face, Fairness, FlowId, Idempotency, Micros, OrderKey, RequestId,
     classes::ClassKey,
 };
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
@@ -116,6 +118,9 @@ pub(crate) struct Band {
     pub(crate) active_since: Option<Micros>,
     /// Dispatches by second, oldest first.
     pub(crate) drained: VecDeque<(u64, u64)>,
+    pub(crate) bounds: BandBounds,
+    /// Kept where the order or the bounds ask for it.
+    pub(crate) waits: Option<Box<Waits>>,
 }
 
 impl Band {
@@ -123,6 +128,8 @@ impl Band {
         Band {
             origin,
             ready: Ready::new(&settings.fairness),
+            bounds: BandBounds::default(),
+            waits: Waits::wanted(&settings, &BandBounds::default()),
             settings,
             requests: 0,
             bytes: 0,

@@ -4,31 +4,35 @@
 //! step instead of thousands. What is decided is the same, one by one or together.
 
 use crate::arrival::{self, identify};
+use crate::hopeless::hopeless;
 use crate::turn::Turn;
 use crate::{
-    Arrival, ArrivedMany, Cause, Event, Ignored, Input, Limit, LimitKind, Micros, Outcome, Ratio, Reason,
-    Regime, RejectedMany, State,
+    Arrival, ArrivedMany, Cause, Event, Hopeless, Ignored, Input, Limit, LimitKind, Micros, Outcome, Ratio,
+    Reason, Regime, RejectedMany, State,
 };
 
 /// What of an arrival can refuse it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct Facts<'a> {
     pub(crate) priority: i32,
+    /// Whose it is; nothing where several are handed in together.
+    pub(crate) flow: Option<&'a str>,
     pub(crate) bytes: u64,
     pub(crate) ttl: Option<Micros>,
     pub(crate) deadline: Option<Micros>,
     pub(crate) received_at: Micros,
 }
 
-impl Facts {
-    pub(crate) fn of(arrival: &Arrival, priority: i32) -> Facts {
+impl Facts<'_> {
+    pub(crate) fn of(arrival: &Arrival, priority: i32) -> Facts<'_> {
         let Arrival { bytes, ttl, deadline, received_at, .. } = *arrival;
-        Facts { priority, bytes, ttl, deadline, received_at }
+        let flow = Some(arrival::fairness_id(arrival));
+        Facts { priority, flow, bytes, ttl, deadline, received_at }
     }
 
-    fn of_many(many: &ArrivedMany) -> Facts {
+    fn of_many(many: &ArrivedMany) -> Facts<'static> {
         let ArrivedMany { priority, bytes, ttl, deadline, received_at, .. } = *many;
-        Facts { priority, bytes, ttl, deadline, received_at }
+        Facts { priority, flow: None, bytes, ttl, deadline, received_at }
     }
 }
 
@@ -39,6 +43,8 @@ pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     pub(crate) cause: Option<Cause>,
     pub(crate) limit: Option<Limit>,
+    /// The wait that is predicted, where that is why.
+    pub(crate) hopeless: Option<Hopeless>,
 }
 
 /// What comes of an arrival.
@@ -51,8 +57,10 @@ pub(crate) enum Verdict {
 }
 
 /// What comes of an arrival at this instant, with everything that is due already ended.
-pub(crate) fn verdict(state: &State, facts: &Facts) -> Verdict {
-    let refused = |outcome, reason, cause| Verdict::Refused(Refusal { outcome, reason, cause, limit: None });
+pub(crate) fn verdict(state: &State, facts: &Facts<'_>) -> Verdict {
+    let refused = |outcome, reason, cause| {
+        Verdict::Refused(Refusal { outcome, reason, cause, limit: None, hopeless: None })
+    };
     let policy = &state.policy;
     if state.draining_until.is_some() || state.stopped {
         return refused(Outcome::RejectedOther, Reason::ShuttingDown, Some(Cause::ShuttingDown));
@@ -82,18 +90,18 @@ pub(crate) fn verdict(state: &State, facts: &Facts) -> Verdict {
     }
     // Without flow control nothing stays queued, unless an operator pauses the pool.
     let queues = policy.flow_control || state.paused.is_some();
-    match over_limit(state, facts).filter(|_| queues) {
-        Some(limit) => {
-            let (outcome, reason) = capacity_outcome(state);
-            Verdict::Refused(Refusal { outcome, reason, cause: None, limit: Some(limit) })
-        }
-        None => Verdict::Queued,
+    let limit = over_limit(state, facts).filter(|_| queues);
+    let hopeless = if policy.flow_control && limit.is_none() { hopeless(state, facts) } else { None };
+    if limit.is_none() && hopeless.is_none() {
+        return Verdict::Queued;
     }
+    let (outcome, reason) = capacity_outcome(state);
+    Verdict::Refused(Refusal { outcome, reason, cause: None, limit, hopeless })
 }
 
 /// `Retry-After` of a refusal that comes after `ahead` others which are not counted yet.
 pub(crate) fn retry_after(state: &State, refusal: &Refusal, priority: i32, ahead: u64) -> Option<u8> {
-    if refusal.reason != Reason::Saturated || refusal.limit.is_none() {
+    if refusal.reason != Reason::Saturated || (refusal.limit.is_none() && refusal.hopeless.is_none()) {
         return None;
     }
     state.bands.get(&priority).and_then(|band| band.retry_after(state.now, ahead))
@@ -106,8 +114,14 @@ fn saturated_without_queue(state: &State) -> bool {
 
 /// Did its budget end on the way here, between the face that received it and this step? Only time within the regime
 /// in force is charged, so never too much; a receive time of zero is none.
-fn is_spent(state: &State, facts: &Facts) -> bool {
-    let Some(band) = state.bands.get(&facts.priority) else { return false };
+fn is_spent(state: &State, facts: &Facts<'_>) -> bool {
+    budget_here(state, facts)
+        .is_some_and(|(budget, spent)| !budget.is_zero() && !facts.received_at.is_zero() && spent >= budget)
+}
+
+/// The budget that would run against it in the regime in force (zero = none), and what of it is spent on the way here.
+pub(crate) fn budget_here(state: &State, facts: &Facts<'_>) -> Option<(Micros, Micros)> {
+    let band = state.bands.get(&facts.priority)?;
     let (_, _, shorter) = arrival::budgets(&state.policy, &band.settings, facts.ttl);
     let header = shorter.map(|ttl| state.classes.header_class(ttl));
     let (budgets, _, _) = arrival::budgets(&state.policy, &band.settings, header);
@@ -116,12 +130,12 @@ fn is_spent(state: &State, facts: &Facts) -> bool {
         Regime::HasEndpoints => budgets.saturation,
         Regime::NoEndpoints | Regime::NoFreshMetrics => budgets.no_endpoint,
     };
-    let spent = state.now.since(facts.received_at.max(state.clocks.since));
-    !budget.is_zero() && !facts.received_at.is_zero() && spent >= budget
+    let from = if facts.received_at.is_zero() { state.now } else { facts.received_at };
+    Some((budget, state.now.since(from.max(state.clocks.since))))
 }
 
 /// The first limit that one more request of this size would pass, in the order of seed-system.md 6.3.
-fn over_limit(state: &State, facts: &Facts) -> Option<Limit> {
+fn over_limit(state: &State, facts: &Facts<'_>) -> Option<Limit> {
     let band = state.bands.get(&facts.priority)?;
     let (bytes, requests) = (facts.bytes, state.queued.len() as u64);
     [
@@ -187,7 +201,7 @@ impl State {
     fn refusal_at(
         &mut self,
         at: Micros,
-        facts: &Facts,
+        facts: &Facts<'_>,
         objective_unknown: bool,
         ahead: u64,
     ) -> Option<Foreseen> {
@@ -198,13 +212,14 @@ impl State {
         }
         self.now = at;
         let refusal = match verdict(self, facts) {
-            Verdict::Refused(refusal) => Some(refusal),
+            // Each of them has a prediction of its own, which is to be in the log.
+            Verdict::Refused(refusal) => Some(refusal).filter(|refusal| refusal.hopeless.is_none()),
             Verdict::NoBand | Verdict::Queued => None,
         };
         let retry_after = refusal.and_then(|refusal| retry_after(self, &refusal, facts.priority, ahead));
         let regime = self.clocks.regime;
         self.now = now;
-        let Refusal { outcome, reason, cause, limit } = refusal?;
+        let Refusal { outcome, reason, cause, limit, .. } = refusal?;
         let priority = facts.priority;
         Some(Foreseen { priority, objective_unknown, outcome, reason, regime, limit, cause, retry_after })
     }
@@ -221,14 +236,21 @@ pub(crate) fn arrived_many(turn: &mut Turn<'_>, many: &ArrivedMany) {
         Verdict::Refused(refusal) => refusal,
         Verdict::NoBand | Verdict::Queued => {
             let (outcome, reason) = capacity_outcome(state);
-            Refusal { outcome, reason, cause: None, limit: None }
+            Refusal { outcome, reason, cause: None, limit: None, hopeless: None }
         }
     };
     let retry_after = [0, many.count - 1].map(|ahead| retry_after(state, &refusal, many.priority, ahead));
-    let Refusal { outcome, reason, cause, limit } = refusal;
+    let Refusal { outcome, reason, cause, limit, .. } = refusal;
     let (regime, saturation) = (state.clocks.regime, state.raw_saturation());
     let event = RejectedMany { outcome, reason, regime, limit, cause, retry_after, saturation };
     turn.emit_decision(Event::RejectedMany(event));
+}
+
+/// It counts among the refusals that spread `Retry-After`.
+pub(crate) fn apply_hopeless(state: &mut State, priority: i32) {
+    if let Some(band) = state.bands.get_mut(&priority) {
+        band.refusals += 1;
+    }
 }
 
 pub(crate) fn apply_rejected_many(state: &mut State, input: &Input, e: &RejectedMany) {

@@ -89,6 +89,7 @@ impl State {
             out.push(Event::RestatedPause(Box::new(RestatedPause { since, by, why })));
         }
         out.extend(self.purging.iter().map(|request| Event::RestatedPurge { request: *request }));
+        out.extend(self.restate_lines());
         out
     }
 
@@ -254,6 +255,7 @@ fn is_restated(event: &Event) -> bool {
             | Event::RestatedRevocation(_)
             | Event::RestatedRevocations(_)
             | Event::RestatedReclamation(_)
+            | Event::RestatedLine(_)
     )
 }
 
@@ -293,6 +295,7 @@ pub(crate) fn apply(state: &mut State, event: &Event) {
         Event::RestatedRevocation(revocation) => state.read_revocation(revocation),
         Event::RestatedRevocations(all) => state.read_revocations(all),
         Event::RestatedReclamation(all) => state.read_reclamation(all),
+        Event::RestatedLine(line) => state.read_line(line),
         _other => {}
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::queues::Ready;
 use crate::{BudgetKind, Micros, RequestId, State, expiry};
+use core::ops::Bound;
 
 /// Places are counted up to this one, so that a look at a long line stays short.
 const COUNTED_MAX: usize = 10_000;
@@ -42,11 +43,16 @@ impl State {
         };
         let place = (queued.order, id);
         let position = line.filter(|line| line.contains(&place)).and_then(|line| {
+            let newest_first = band.is_newest_first();
             if line.last() == Some(&place) {
                 // The usual look is at one that has just been queued.
-                return Some(line.len() as u64);
+                return Some(if newest_first { 1 } else { line.len() as u64 });
             }
-            let ahead = line.range(..place).take(COUNTED_MAX).count();
+            let ahead = if newest_first {
+                line.range((Bound::Excluded(place), Bound::Unbounded)).take(COUNTED_MAX).count()
+            } else {
+                line.range(..place).take(COUNTED_MAX).count()
+            };
             (ahead < COUNTED_MAX).then_some(ahead as u64 + 1)
         });
         let due = self.classes.get(queued.class()).map(|class| self.clocks.due(queued.marks, class.budgets));

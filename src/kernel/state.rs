@@ -35,6 +35,8 @@ pub struct State {
     pub(crate) ranked: Vec<i32>,
     /// Bands with requests that can be dispatched.
     pub(crate) active: BTreeSet<i32>,
+    /// Bands with a starvation bound.
+    pub(crate) bounded: BTreeSet<i32>,
     pub(crate) idle_bands: BTreeSet<(Micros, i32)>,
     pub(crate) flows: BTreeMap<FlowId, Flow>,
     pub(crate) next_flow: u32,
@@ -128,6 +130,7 @@ impl State {
             bands: BTreeMap::new(),
             ranked: Vec::new(),
             active: BTreeSet::new(),
+            bounded: BTreeSet::new(),
             idle_bands: BTreeSet::new(),
             flows: BTreeMap::new(),
             next_flow: 0,

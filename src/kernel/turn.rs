@@ -2,7 +2,7 @@
 
 use crate::{
     DECISIONS_PER_STEP, Event, Ignored, Input, Micros, State, Step, admin, arrival, bands, dispatch, expiry,
-    leases, lifecycle, pool, reclaim, refusals, revoke,
+    leases, lifecycle, pool, reclaim, refusals, revoke, waits,
 };
 use alloc::vec::Vec;
 
@@ -165,7 +165,7 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         Event::RecoveryEnded => state.recovering = false,
         Event::OrphansSettled { .. } => lifecycle::apply_orphans_settled(state),
         Event::Paused => admin::apply_paused(state, input),
-        Event::Resumed => state.paused = None,
+        Event::Resumed => admin::apply_resumed(state),
         Event::PurgeBegun { .. } => admin::apply_purge(state, input),
         Event::RejectedMany(e) => refusals::apply_rejected_many(state, input, e),
         Event::RestatedCore(_)
@@ -182,7 +182,8 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         | Event::RestatedPurge { .. }
         | Event::RestatedRevocation(_)
         | Event::RestatedRevocations(_)
-        | Event::RestatedReclamation(_) => crate::restate::apply(state, event),
+        | Event::RestatedReclamation(_)
+        | Event::RestatedLine(_) => crate::restate::apply(state, event),
         Event::RevocationIssued(e) => revoke::apply_issued(state, e),
         Event::RevocationEnded(e) => revoke::apply_ended(state, e),
         Event::ConfirmedLate { .. } => state.revocations.late += 1,
@@ -191,5 +192,10 @@ pub(crate) fn apply(state: &mut State, input: &Input, event: &Event) {
         Event::ReclamationDecided(e) => reclaim::apply_decided(state, e),
         Event::DemandSized(_) => crate::demand::apply_sized(state),
         Event::ReclamationShut { until } => state.reclamation.shut_until = *until,
+        Event::BandBounded { priority, bounds } => waits::apply_bounded(state, *priority, *bounds),
+        Event::OrderTurned(e) => waits::apply_turned(state, e),
+        // What follows from it is the dispatch.
+        Event::BoundReached(_) => {}
+        Event::FoundHopeless(e) => refusals::apply_hopeless(state, e.priority),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::state::Counters;
 use crate::{
-    BandOrigin, BandSettings, Face, FlowId, Hold, Idempotency, KeyAnswer, Micros, Policy, Ratio, Regime,
-    RequestId, RevocationEnd, RevocationOrder, Role, Slot, State, Whereabouts,
+    BandBounds, BandOrigin, BandSettings, Face, FlowId, Hold, Idempotency, KeyAnswer, Micros, Policy, Ratio,
+    Regime, RequestId, RevocationEnd, RevocationOrder, Role, Slot, State, Whereabouts,
 };
 
 /// A band as it stands.
@@ -23,6 +23,10 @@ pub struct BandView {
     pub flows: u64,
     /// Its ceiling now.
     pub ceiling: Ratio,
+    /// Its bounds.
+    pub bounds: BandBounds,
+    /// Its order is turned just now: newest first.
+    pub newest_first: bool,
 }
 
 /// An endpoint as last observed.
@@ -226,6 +230,8 @@ impl State {
             flows: band.flows.len() as u64,
             ceiling: crate::ceilings::ceiling(&self.policy.usage_limit, saturation, *priority, &self.ranked)
                 .at_tick(self.tick),
+            bounds: band.bounds,
+            newest_first: band.is_newest_first(),
         })
     }
 

@@ -35,6 +35,7 @@ pub struct KernelGate<S> {
     ids: Vec<Option<RequestId>>,
     admitted: Vec<(usize, usize)>,
     revoked: Vec<usize>,
+    ended_in_queue: Vec<usize>,
     refused: u64,
     face: Face,
     /// By class, where the engine is told.
@@ -82,6 +83,7 @@ impl<S: FnMut(Step)> KernelGate<S> {
             ids: vec![None; requests],
             admitted: Vec::new(),
             revoked: Vec::new(),
+            ended_in_queue: Vec::new(),
             refused: 0,
             face: Face::Held,
             ranks: Vec::new(),
@@ -130,6 +132,11 @@ impl<S: FnMut(Step)> KernelGate<S> {
         if self.state.queued() + self.state.in_flight() > 0 { now } else { self.worked_until }
     }
 
+    fn refuse(&mut self, id: RequestId) {
+        self.refused += 1;
+        self.ended_in_queue.extend(self.numbers.remove(&id).map(|(n, _)| n));
+    }
+
     fn feed(&mut self, at: Micros, input: Input) -> u64 {
         let step = step(&mut self.state, self.base + at, input);
         for event in &step.events {
@@ -143,7 +150,8 @@ impl<S: FnMut(Step)> KernelGate<S> {
                         None => self.scheduler.place(n, prompt),
                     }
                 }
-                Event::Rejected(_) | Event::Evicted(_) => self.refused += 1,
+                Event::Rejected(_) => self.refuse(RequestId(step.seq)),
+                Event::Evicted(evicted) => self.refuse(evicted.request),
                 Event::RevocationIssued(issued) => {
                     self.revoked.extend(self.numbers.get(&issued.request).map(|(n, _)| *n));
                 }
@@ -230,6 +238,10 @@ impl<S: FnMut(Step)> Gate for KernelGate<S> {
 
     fn revoked(&mut self, into: &mut Vec<usize>) {
         into.append(&mut self.revoked);
+    }
+
+    fn turned_away(&mut self, into: &mut Vec<usize>) {
+        into.append(&mut self.ended_in_queue);
     }
 
     fn cut(&mut self, at: Micros, n: usize, request: &Planned) {

@@ -32,6 +32,8 @@ pub trait Gate {
     }
     /// Takes what was ordered back since the last call.
     fn revoked(&mut self, _into: &mut Vec<usize>) {}
+    /// Takes what was refused or ended in the queue since the last call.
+    fn turned_away(&mut self, _into: &mut Vec<usize>) {}
     /// Request `n` was ordered back and has ended.
     fn cut(&mut self, at: Micros, n: usize, request: &Planned) {
         self.end(at, n, request);
@@ -66,6 +68,8 @@ pub struct Course {
     pub ended: Option<Micros>,
     /// When it was ended because it was ordered back.
     pub cut: Option<Micros>,
+    /// When it was refused, or ended in the queue.
+    pub refused: Option<Micros>,
 }
 
 /// What a run showed.
@@ -146,7 +150,7 @@ pub fn run<G: Gate>(spec: &WorldSpec, plan: &[Planned], gate: &mut G) -> Outcome
 
 impl<G: Gate> World<'_, G> {
     fn run(&mut self) {
-        let (mut admitted, mut revoked, mut now) = (Vec::new(), Vec::new(), Micros::ZERO);
+        let (mut admitted, mut others, mut now) = (Vec::new(), Vec::new(), Micros::ZERO);
         loop {
             let event = self.due.peek().map(|Reverse((at, _))| *at);
             // A deadline may lie in the past: then it is due at once.
@@ -169,8 +173,12 @@ impl<G: Gate> World<'_, G> {
             for (n, endpoint) in admitted.drain(..) {
                 self.submit(at, n, endpoint);
             }
-            self.gate.revoked(&mut revoked);
-            for n in revoked.drain(..) {
+            self.gate.turned_away(&mut others);
+            for n in others.drain(..) {
+                self.seen.courses[n].refused = Some(at);
+            }
+            self.gate.revoked(&mut others);
+            for n in others.drain(..) {
                 self.due.push(Reverse((at + CUT_TAKES, Due::Cut(n))));
             }
         }

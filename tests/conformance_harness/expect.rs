@@ -328,6 +328,7 @@ fn band_field(band: &BandSettings, field: &str) -> Result<Value, String> {
             Ordering::Fcfs => "fcfs-ordering-policy",
             Ordering::Edf => "edf-ordering-policy",
             Ordering::SloDeadline => "slo-deadline-ordering-policy",
+            Ordering::NewestFirstWhenStanding { .. } => "newest-first-when-standing",
         }),
         "default_request_ttl_ms" => Value::from(band.saturation_budget.map(|budget| budget.as_millis())),
         other => return Err(format!("a band has no {other}")),

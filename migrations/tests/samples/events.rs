@@ -1,14 +1,14 @@
 //! A sample of each kind of event, in the order of their numbers.
 
 use weir_kernel::{
-    BandOrigin, BandSettings, BudgetKind, BudgetSource, Cause, DemandSized, Dispatched, Enqueued, Event,
-    Evicted, Face, Fairness, FlowId, Hold, Idempotency, Ignored, KeyAnswer, LeaseEnd, LeaseEndCause,
-    LeaseEnded, Limit, LimitKind, Micros, OrderKey, Ordering, Outcome, Policy, ProgramAware, Ratio, Reason,
-    Reclaimed, ReclamationDecided, Regime, Rejected, RejectedMany, RequestId, RestatedBand, RestatedCooling,
-    RestatedCore, RestatedEndpoint, RestatedFlow, RestatedKey, RestatedLease, RestatedPause, RestatedProgram,
-    RestatedQueued, RestatedReclamation, RestatedRelease, RestatedRevocation, RestatedRevocations,
-    RevocationEnd, RevocationEnded, RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Victim,
-    Whereabouts,
+    BandBounds, BandOrigin, BandSettings, BoundReached, BudgetKind, BudgetSource, Cause, DemandSized,
+    Dispatched, Enqueued, Event, Evicted, Face, Fairness, FlowId, Hold, Hopeless, Idempotency, Ignored,
+    KeyAnswer, LeaseEnd, LeaseEndCause, LeaseEnded, Limit, LimitKind, Micros, OrderKey, OrderTurned,
+    Ordering, Outcome, Policy, ProgramAware, Ratio, Reason, Reclaimed, ReclamationDecided, Regime, Rejected,
+    RejectedMany, RequestId, RestatedBand, RestatedCooling, RestatedCore, RestatedEndpoint, RestatedFlow,
+    RestatedKey, RestatedLease, RestatedLine, RestatedPause, RestatedProgram, RestatedQueued,
+    RestatedReclamation, RestatedRelease, RestatedRevocation, RestatedRevocations, RevocationEnd,
+    RevocationEnded, RevocationIssued, RevocationOrder, Role, Slot, SpentBudget, Victim, Whereabouts,
 };
 
 pub fn all() -> Vec<Event> {
@@ -18,7 +18,43 @@ pub fn all() -> Vec<Event> {
     events.extend(restated());
     events.extend(by_hand());
     events.extend(revocations());
+    events.extend(lines());
     events
+}
+
+fn lines() -> Vec<Event> {
+    let bounds = BandBounds { starvation: Micros(30_000_000), reject_hopeless: true };
+    vec![
+        Event::BandBounded { priority: -10, bounds },
+        Event::OrderTurned(OrderTurned {
+            priority: 10,
+            newest_first: true,
+            oldest: RequestId(42),
+            waited: Micros(7_000_000),
+            standing: Micros(5_000_000),
+        }),
+        Event::BoundReached(BoundReached {
+            request: RequestId(50),
+            priority: -10,
+            waited: Micros(30_000_001),
+            bound: bounds.starvation,
+        }),
+        Event::FoundHopeless(Hopeless {
+            priority: 10,
+            predicted: Micros(19_090_909),
+            left: Micros(15_000_000),
+            ahead: 20,
+            drained: 11,
+            window: Micros(10_500_000),
+        }),
+        Event::RestatedLine(Box::new(RestatedLine {
+            priority: 10,
+            bounds,
+            above_from: Micros(1_000_000),
+            newest_first: true,
+            backlog_since: Some(Micros(9_000_000)),
+        })),
+    ]
 }
 
 fn revocations() -> Vec<Event> {

@@ -97,10 +97,15 @@ pub fn event_kind(event: &Event) -> usize {
         Event::ReclamationShut { .. } => 58,
         Event::RestatedReclamation(_) => 59,
         Event::DemandSized(_) => 60,
+        Event::BandBounded { .. } => 61,
+        Event::OrderTurned(_) => 62,
+        Event::BoundReached(_) => 63,
+        Event::FoundHopeless(_) => 64,
+        Event::RestatedLine(_) => 65,
     }
 }
 
-pub const EVENT_KINDS: usize = 61;
+pub const EVENT_KINDS: usize = 66;
 
 /// Every kind of input, and after them every kind of event, a few to a step.
 pub fn steps() -> Vec<Step> {

@@ -9,6 +9,7 @@ mod goals;
 mod plan;
 mod runs;
 mod sheet;
+mod standing;
 
 use super::{BenchError, Budget, Case, Findings};
 use crate::load::{self, Planned};
@@ -45,11 +46,24 @@ pub fn run(_budget: Budget) -> Result<Findings, BenchError> {
     let lines = lines(&plan, until).map_err(|e| failed(&e))?;
     let curves = curves(&plan, until, capacity).map_err(|e| failed(&e))?;
     let unloaded = lines.first().map_or(0.0, |line| line.figures.classes[INTERACTIVE].ttft[1]);
-    let goals = goals::judge(&curves, unloaded);
+    let bursts = plan::one_class(&rows, PASSES, capacity * standing::OVERLOAD);
+    let ends = bursts.last().map_or(Micros::ZERO, |request| request.at);
+    let steady = plan::steady(&rows, capacity * standing::OVERLOAD, ends);
+    let rows = standing::rows(&steady, &bursts).map_err(|e| failed(&e))?;
+    let mut goals = goals::judge(&curves, unloaded).to_vec();
+    goals.extend(goals::standing(&rows));
     let mut findings = Findings::new("qos");
-    cases(&mut findings, &lines, &curves, &goals, capacity);
+    cases(&mut findings, &lines, &curves, capacity);
+    standing_cases(&mut findings, &rows, &goals, capacity);
     findings.notes = notes(&plan, until, capacity);
-    findings.own_table = Some(sheet::text(&lines, &curves, &goals, capacity));
+    findings.notes.push(format!(
+        "standing queue: one class, {:.2} x what the pool can give for {} s, as a Poisson process or (bursts) at the trace's \
+         instants; judged are arrivals from {} s on until 25 s before the end; newest-first-when-standing with its defaults",
+        plan::offered(&steady) / capacity,
+        ends.as_millis() / 1_000,
+        standing::STANDS_BY.as_millis() / 1_000,
+    ));
+    findings.own_table = Some(sheet::text(&lines, &curves, &rows, &goals, capacity));
     Ok(findings)
 }
 
@@ -97,7 +111,7 @@ fn curves(plan: &[Planned], until: Micros, capacity: f64) -> Result<[Curve; 3], 
     ])
 }
 
-fn cases(findings: &mut Findings, lines: &[Line], curves: &[Curve], goals: &[Goal], capacity: f64) {
+fn cases(findings: &mut Findings, lines: &[Line], curves: &[Curve], capacity: f64) {
     let unloaded = lines.first().map_or([0.0; 3], |line| line.figures.classes[INTERACTIVE].ttft);
     for Line { name, figures } in lines {
         let case = |what: &str| format!("qos/{}/{what}", name.replace(' ', "-"));
@@ -128,9 +142,24 @@ fn cases(findings: &mut Findings, lines: &[Line], curves: &[Curve], goals: &[Goa
             ));
         }
     }
-    let goals =
-        goals.iter().map(|goal| Case::beside(format!("qos/goal/{}", goal.key), goal.value, "x", goal.limit));
-    findings.cases.extend(goals);
+}
+
+fn standing_cases(findings: &mut Findings, rows: &[standing::Row], goals: &[Goal], capacity: f64) {
+    for row in rows {
+        let case = |what: &str| format!("qos/standing/{}/{what}", row.name.replace(' ', "-"));
+        let cases = &mut findings.cases;
+        cases.push(Case::beside(case("throughput"), row.tokens, "tokens/s", capacity));
+        cases.push(Case::alone(case("sent-in-2s"), row.sent_soon, ""));
+        cases.push(Case::alone(case("served-in-2s"), row.soon, ""));
+        cases.push(Case::alone(case("served"), row.served, ""));
+        cases.push(Case::alone(case("refused-in-2s"), row.refused_soon, ""));
+        for (at, quantile) in ["p50", "p95"].iter().enumerate() {
+            cases.push(Case::alone(case(&format!("ttft/{quantile}")), row.ttft[at] * 1e3, "ms"));
+            cases.push(Case::alone(case(&format!("told-no/{quantile}")), row.in_vain[at] * 1e3, "ms"));
+        }
+    }
+    let goal = |goal: &Goal| Case::beside(format!("qos/goal/{}", goal.key), goal.value, "", goal.limit);
+    findings.cases.extend(goals.iter().map(goal));
 }
 
 fn notes(plan: &[Planned], until: Micros, capacity: f64) -> Vec<String> {
@@ -177,6 +206,10 @@ mod tests {
         assert!(p95("seed") > 1.3 * p95("weir"), "{} {}", p95("seed"), p95("weir"));
         assert!(p95("weir") > p95("weir-ceiling") && p95("weir-ceiling") > p95("weir-ceiling-engine"));
         assert!(p95("weir-ceiling-engine") > p95("unloaded"));
+        assert!(value("qos/standing/fcfs/served-in-2s") < 0.01);
+        assert!(value("qos/standing/newest-first-ceiling/served-in-2s") > 0.7);
+        let told_no = |way: &str| value(&format!("qos/standing/{way}/told-no/p95"));
+        assert!(told_no("fcfs") > 14_000.0 && told_no("fcfs-rejectHopeless") < 14_000.0);
         assert!(value("qos/weir/wasted") == 0.0 && value("qos/weir-reclaim/wasted") > 0.0);
         assert!(findings.own_table.as_ref().is_some_and(|sheet| sheet.contains("unloaded")));
     }

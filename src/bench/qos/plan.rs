@@ -36,11 +36,6 @@ pub fn from_rows(rows: &[Row], times: u32, load: f64, standing: usize) -> Vec<Pl
     let all: f64 = rows.iter().map(|row| f64::from(row.input) + f64::from(row.output)).sum();
     let speed = load / (all * 1e6 / span);
     let mut plan = Vec::with_capacity(rows.len() * times as usize + standing);
-    for _ in 0..standing {
-        let Some(row) = rows.get(rng.below(rows.len() as u64) as usize) else { break };
-        let flow = tenant(&mut rng);
-        plan.push(Planned { at: Micros::ZERO, prompt: row.input, output: row.output, class: BATCH, flow });
-    }
     let shares = [(INTERACTIVE, INTERACTIVE_SHARE), (BATCH, 1.0 - INTERACTIVE_SHARE)];
     let tenants =
         shares.iter().flat_map(|(class, share)| TENANTS.iter().map(move |part| (*class, share, *part)));
@@ -57,7 +52,39 @@ pub fn from_rows(rows: &[Row], times: u32, load: f64, standing: usize) -> Vec<Pl
         }
     }
     plan.sort_by_key(|request| request.at);
+    // What each tenant was given was drawn: the pace makes the sum what it should be.
+    let pace = offered(&plan) / load;
+    plan.iter_mut().for_each(|request| request.at = Micros((request.at.0 as f64 * pace) as u64));
+    let backlog: Vec<Planned> = (0..standing)
+        .filter_map(|_| {
+            let row = rows.get(rng.below(rows.len() as u64) as usize)?;
+            let flow = tenant(&mut rng);
+            Some(Planned { at: Micros::ZERO, prompt: row.input, output: row.output, class: BATCH, flow })
+        })
+        .collect();
+    plan.splice(..0, backlog);
     plan
+}
+
+/// Requests of one class and of the rows' sizes, which come as a Poisson process for `lasting`.
+pub fn steady(rows: &[Row], load: f64, lasting: Micros) -> Vec<Planned> {
+    let mut rng = Rng::new(21);
+    let (mut plan, mut at) = (Vec::new(), 0.0);
+    let mean = rows.iter().map(|row| f64::from(row.input) + f64::from(row.output)).sum::<f64>()
+        / rows.len().max(1) as f64;
+    while at < lasting.0 as f64 {
+        at += rng.exponential(mean * 1e6 / load);
+        let Some(row) = rows.get(rng.below(rows.len() as u64) as usize) else { break };
+        let (prompt, output, flow) = (row.input, row.output, tenant(&mut rng));
+        plan.push(Planned { at: Micros(at as u64), prompt, output, class: INTERACTIVE, flow });
+    }
+    plan
+}
+
+/// The tenants' own arrivals without a backlog and all of one class.
+pub fn one_class(rows: &[Row], times: u32, load: f64) -> Vec<Planned> {
+    let all = from_rows(rows, times, load, 0).into_iter();
+    all.map(|request| Planned { class: INTERACTIVE, ..request }).collect()
 }
 
 fn tenant(rng: &mut Rng) -> u32 {

@@ -3,14 +3,16 @@
 use super::Line;
 use super::goals::{Curve, Goal};
 use super::plan::{BATCH, INTERACTIVE};
+use super::standing::Row;
 use std::fmt::Write;
 
 /// All tables.
-pub fn text(lines: &[Line], curves: &[Curve], goals: &[Goal], capacity: f64) -> String {
+pub fn text(lines: &[Line], curves: &[Curve], rows: &[Row], goals: &[Goal], capacity: f64) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _infallible = comparison(&mut out, lines, capacity);
     let _infallible = moved(&mut out, curves);
+    let _infallible = queues(&mut out, rows, capacity);
     let _infallible = judged(&mut out, goals);
     out
 }
@@ -88,14 +90,40 @@ fn moved(out: &mut String, curves: &[Curve]) -> std::fmt::Result {
     writeln!(out)
 }
 
+fn queues(out: &mut String, rows: &[Row], capacity: f64) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{:28} {:>8} {:>8} {:>8} {:>8}  {:^13}  {:>8}  {:^13}",
+        "1.3 x asked for, TTL 15s", "of the", "sent", "served", "served", "TTFT", "refused", "told no after"
+    )?;
+    writeln!(
+        out,
+        "{:28} {:>8} {:>8} {:>8} {:>8}  {:>6} {:>6}  {:>8}  {:>6} {:>6}",
+        "", "pool", "in 2 s", "in 2 s", "at all", "p50 s", "p95 s", "in 2 s", "p50 s", "p95 s"
+    )?;
+    for row in rows {
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let ([p50, p95], [no50, no95]) = (row.ttft, row.in_vain);
+        writeln!(
+            out,
+            "{:28} {:>8} {:>8} {:>8} {:>8}  {p50:>6.2} {p95:>6.2}  {:>8}  {no50:>6.2} {no95:>6.2}",
+            row.name,
+            percent(row.tokens / capacity),
+            percent(row.sent_soon),
+            percent(row.soon),
+            percent(row.served),
+            percent(row.refused_soon),
+        )?;
+    }
+    writeln!(out)
+}
+
 fn judged(out: &mut String, goals: &[Goal]) -> std::fmt::Result {
     for goal in goals {
         let word = if goal.held() { "held  " } else { "missed" };
-        writeln!(
-            out,
-            "{word} {:.2} (at most {:.2}): {}; {}",
-            goal.value, goal.limit, goal.what, goal.because
-        )?;
+        let bound = if goal.least { "at least" } else { "at most" };
+        let Goal { value, limit, what, because, .. } = goal;
+        writeln!(out, "{word} {value:.2} ({bound} {limit:.2}): {what}; {because}")?;
     }
     writeln!(out)
 }

@@ -101,6 +101,21 @@ pub static BAND: Table = Table {
             "the pool's",
             "Replaces the pool's `noEndpointRequestTTL` for this band; `0s` = unbounded.",
         ),
+        Setting::new(
+            "starvationBound",
+            ANY_SPAN,
+            "0s",
+            "A request that has waited so long while the pool could serve is served next, whatever its priority, once the \
+             ceiling of its own band allows it; below the band's `defaultRequestTTL`; `0s` = none.",
+        ),
+        Setting::new(
+            "rejectHopeless",
+            Kind::Bool,
+            "false",
+            "Refuse an arrival (429 `rejected-saturated`) whose predicted wait exceeds what it may wait: the requests that \
+             would be served before it, over the rate at which the band is drained. Only where its place is known when it \
+             comes: by arrival or newest first, not program-aware.",
+        ),
     ],
 };
 

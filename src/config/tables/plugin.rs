@@ -62,6 +62,7 @@ pub static PLUGIN_TYPES: &[PluginType] = &[
     PluginType { name: "fcfs-ordering-policy", family: Family::Ordering, parameters: &FCFS },
     PluginType { name: "edf-ordering-policy", family: Family::Ordering, parameters: &EDF },
     PluginType { name: "slo-deadline-ordering-policy", family: Family::Ordering, parameters: &SLO_DEADLINE },
+    PluginType { name: "newest-first-when-standing", family: Family::Ordering, parameters: &NEWEST_FIRST },
     PluginType {
         name: "global-strict-fairness-policy",
         family: Family::Fairness,
@@ -91,6 +92,24 @@ static EDF: Table = Table {
 static SLO_DEADLINE: Table = Table {
     doc: "By receive time plus the header `x-llm-d-slo-ttft-ms`; a request without one comes last.",
     settings: &[],
+};
+static NEWEST_FIRST: Table = Table {
+    doc: "By arrival, until the band's oldest request has waited past `target` for `window` without a break: then the queue \
+          only makes everybody late, and the newest goes first until the oldest is within `target` again.",
+    settings: &[
+        Setting::new(
+            "target",
+            Kind::Duration { min: Micros(1) },
+            "1s",
+            "What a request may wait in a queue that does not stand; below the band's `defaultRequestTTL`.",
+        ),
+        Setting::new(
+            "window",
+            Kind::Duration { min: Micros::ZERO },
+            "5s",
+            "For so long the oldest request, whoever it is, must have waited past `target`.",
+        ),
+    ],
 };
 static GLOBAL_STRICT: Table =
     Table { doc: "The best head of all flows, under the band's ordering.", settings: &[] };

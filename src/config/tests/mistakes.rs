@@ -346,3 +346,38 @@ fn shapes_and_names_are_checked() {
         refused(text, &[want]);
     }
 }
+
+#[test]
+fn bounds_that_could_have_no_effect_are_refused() {
+    refused(
+        "flowControl: {defaultRequestTTL: 15s, priorityBands: [{priority: 1, starvationBound: 15s}]}\n",
+        &[
+            "line 1: flowControl.priorityBands[0].starvationBound: found \"15s\", allowed: below 15s, the defaultRequestTTL of the band",
+        ],
+    );
+    refused(
+        "flowControl: {defaultPriorityBand: {defaultRequestTTL: 1s, orderingPolicyRef: newest-first-when-standing}}\n",
+        &[
+            "line 1: flowControl.defaultPriorityBand.orderingPolicyRef: found \"newest-first-when-standing\", allowed: an ordering that can have an effect; this one has a target of 1s",
+        ],
+    );
+    for (policy, name) in [
+        ("orderingPolicyRef: edf-ordering-policy", "edf-ordering-policy"),
+        ("fairnessPolicyRef: program-aware-fairness", "program-aware-fairness"),
+    ] {
+        let text =
+            format!("flowControl: {{priorityBands: [{{priority: 1, rejectHopeless: true, {policy}}}]}}\n");
+        let want = format!(
+            "line 1: flowControl.priorityBands[0].rejectHopeless: found true, allowed: false with {name}: where a request will stand is not known when it comes"
+        );
+        refused(&text, &[&want]);
+    }
+    refused(
+        "flowControl: {priorityBands: [{priority: 1, starvationBound: -1s}]}\n",
+        &["line 1: flowControl.priorityBands[0].starvationBound: found \"-1s\""],
+    );
+    refused(
+        "plugins: [{type: newest-first-when-standing, parameters: {target: 0s}}]\n",
+        &["line 1: plugins[0].parameters.target: found \"0s\""],
+    );
+}

@@ -1,5 +1,6 @@
 //! Events as text.
 
+use super::line;
 use super::time::{show_span, show_time};
 use weir_kernel::{
     BandOrigin, BudgetKind, BudgetSource, DemandSized, Dispatched, Enqueued, Event, Evicted, Hold, Ignored,
@@ -71,6 +72,11 @@ pub const fn event_kind(event: &Event) -> &'static str {
         Event::ReclamationShut { .. } => "ReclamationShut",
         Event::RestatedReclamation(_) => "RestatedReclamation",
         Event::DemandSized(_) => "DemandSized",
+        Event::BandBounded { .. } => "BandBounded",
+        Event::OrderTurned(_) => "OrderTurned",
+        Event::BoundReached(_) => "BoundReached",
+        Event::FoundHopeless(_) => "FoundHopeless",
+        Event::RestatedLine(_) => "RestatedLine",
     }
 }
 
@@ -158,7 +164,12 @@ fn details(event: &Event) -> String {
         | Event::RestatedPurge { .. }
         | Event::RestatedRevocation(_)
         | Event::RestatedRevocations(_)
-        | Event::RestatedReclamation(_) => restated(event),
+        | Event::RestatedReclamation(_)
+        | Event::RestatedLine(_) => restated(event),
+        Event::BandBounded { .. }
+        | Event::OrderTurned(_)
+        | Event::BoundReached(_)
+        | Event::FoundHopeless(_) => line::details(event),
         Event::ReclamationDecided(e) => reclaimed(e),
         Event::DemandSized(e) => sized(e),
         Event::ReclamationShut { until: Micros::MAX } => "until the view is back".to_owned(),

@@ -3,6 +3,7 @@
 mod event;
 mod input;
 mod kinds;
+mod line;
 mod time;
 
 pub use event::{event_kind, event_text};
@@ -73,6 +74,8 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         Event::Reclaimed(e) => Some(e.request),
         Event::ConfirmedLate { request, .. } | Event::WatchNoted { request, .. } => Some(*request),
         Event::RestatedRevocation(e) => Some(e.request),
+        Event::OrderTurned(e) => Some(e.oldest),
+        Event::BoundReached(e) => Some(e.request),
         Event::StartNoted { .. }
         | Event::PolicyAdopted
         | Event::ObjectivesAdopted
@@ -116,7 +119,10 @@ pub fn event_request(event: &Event) -> Option<RequestId> {
         | Event::ReclamationDecided(_)
         | Event::ReclamationShut { .. }
         | Event::RestatedReclamation(_)
-        | Event::DemandSized(_) => None,
+        | Event::DemandSized(_)
+        | Event::BandBounded { .. }
+        | Event::FoundHopeless(_)
+        | Event::RestatedLine(_) => None,
     }
 }
 

@@ -88,8 +88,12 @@ fn settings() -> Policy {
         },
         ..Policy::default()
     };
+    // A lone ticket reaches its bound before the budgets end it; band 0 turns its order as soon as one has waited.
+    policy.bounds.template = BandBounds { starvation: Micros::from_millis(600), reject_hopeless: true };
+    let ordering =
+        Ordering::NewestFirstWhenStanding { target: Micros::from_millis(300), window: Micros::ZERO };
     policy.bands = BTreeMap::from([
-        (0, BandSettings { max_requests: 1, ..BandSettings::default() }),
+        (0, BandSettings { max_requests: 1, ordering, ..BandSettings::default() }),
         (10, BandSettings { fairness: Fairness::RoundRobin, ..BandSettings::default() }),
     ]);
     policy

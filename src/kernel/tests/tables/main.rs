@@ -12,6 +12,7 @@ mod credit;
 mod demand;
 mod flood;
 mod leases;
+mod lines;
 #[path = "../worlds/oracle/mod.rs"]
 mod oracle;
 mod order;

@@ -294,6 +294,19 @@ pub fn outcome_words(
             };
             Some(format!("all:{} {}{retry}", e.reason.status(), e.reason.word()))
         }
+        Event::OrderTurned(e) => {
+            let word = if e.newest_first { "newest" } else { "oldest" };
+            Some(format!("{word} first ({} {} {})", name(e.oldest), short(e.waited), short(e.standing)))
+        }
+        Event::BoundReached(e) => Some(format!("{}:bound {}", name(e.request), short(e.waited))),
+        Event::FoundHopeless(e) => Some(format!(
+            "{own}:hopeless {}>{} {}*{}/{}",
+            short(e.predicted),
+            short(e.left),
+            e.ahead,
+            short(e.window),
+            e.drained
+        )),
         Event::Paused => Some("paused".into()),
         Event::Resumed => Some("resumed".into()),
         Event::PurgeBegun { requests } => Some(format!("purge of {requests}")),

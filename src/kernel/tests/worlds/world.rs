@@ -36,11 +36,23 @@ fn fairness(dice: &mut Dice) -> Fairness {
     dice.pick(&[Fairness::GlobalStrict, Fairness::RoundRobin, Fairness::ProgramAware(aware)])
 }
 
+fn ordering(dice: &mut Dice) -> Ordering {
+    let target = Micros::from_millis(dice.pick(&[5, 60]));
+    let window = Micros::from_millis(dice.pick(&[0, 30]));
+    let turning = Ordering::NewestFirstWhenStanding { target, window };
+    dice.pick(&[Ordering::Fcfs, Ordering::Edf, Ordering::SloDeadline, turning, turning])
+}
+
+fn bounds(dice: &mut Dice) -> BandBounds {
+    let starvation = Micros::from_millis(dice.pick(&[0, 0, 20, 150]));
+    BandBounds { starvation, reject_hopeless: dice.one_in(2) }
+}
+
 fn band(dice: &mut Dice) -> BandSettings {
     BandSettings {
         max_requests: if dice.one_in(5) { 400 } else { 1 + dice.below(40) },
         max_bytes: if dice.one_in(2) { 1 + dice.below(4_000) } else { 1_000_000 },
-        ordering: dice.pick(&[Ordering::Fcfs, Ordering::Edf, Ordering::SloDeadline]),
+        ordering: ordering(dice),
         fairness: fairness(dice),
         saturation_budget: dice.one_in(3).then(|| Micros::from_millis(dice.below(900))),
         no_endpoint_budget: dice.one_in(3).then(|| Micros::from_millis(dice.below(900))),
@@ -61,7 +73,13 @@ fn policy(dice: &mut Dice) -> Policy {
             bands.insert(priority, band(dice));
         }
     }
+    let listed = bands.keys().copied().collect::<Vec<_>>();
     Policy {
+        bounds: Bounds {
+            bands: listed.into_iter().map(|priority| (priority, bounds(dice))).collect(),
+            template: bounds(dice),
+            negative_template: bounds(dice),
+        },
         flow_control: !dice.one_in(12),
         observe: dice.one_in(8),
         max_requests: dice.pick(&[0, 0, 30]),

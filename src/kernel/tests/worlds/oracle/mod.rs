@@ -6,10 +6,12 @@
 
 mod by_hand;
 mod demand;
+mod lines;
 mod orders;
 mod view;
 
 use by_hand::ByHand;
+use lines::Lines;
 use orders::Orders;
 use std::collections::{BTreeMap, BTreeSet};
 use view::Pool;
@@ -59,6 +61,7 @@ pub struct Oracle {
     ended: BTreeSet<RequestId>,
     by_hand: ByHand,
     orders: Orders,
+    lines: Lines,
     arrivals: u64,
     refused: u64,
     /// The last step had no room for more.
@@ -82,6 +85,7 @@ impl Oracle {
             ended: BTreeSet::new(),
             by_hand: ByHand::default(),
             orders: Orders::default(),
+            lines: Lines::default(),
             arrivals: 0,
             refused: 0,
             full: false,
@@ -142,6 +146,7 @@ impl Oracle {
         } else {
             self.charge(ran);
         }
+        self.lines.settle(&self.waiting);
         let full_before = std::mem::replace(&mut self.full, false);
         let mut said = 0;
         let mut decided = 0;
@@ -152,6 +157,8 @@ impl Oracle {
                 Event::Enqueued(_) | Event::Rejected(_) | Event::Repeated { .. } | Event::RejectedMany(_)
             ));
             self.event(step, event, full_before)?;
+            self.lines.event(step, event, &self.waiting)?;
+            self.lines.settle(&self.waiting);
             let late = full_before || !self.punctual || matches!(step.input, Input::Started(_));
             let ready = |w: &&Waiting, priority: i32| w.priority == priority && w.absent.is_none();
             let waiting = |priority| self.waiting.values().filter(|w| ready(w, priority)).count() as u64;
@@ -168,6 +175,7 @@ impl Oracle {
         self.still_there()?;
         self.orders.compare(step.at, state, self.full)?;
         self.counted(state)?;
+        self.lines.compare(state)?;
         self.compare(state)
     }
 
@@ -189,6 +197,9 @@ impl Oracle {
     }
 
     fn charge(&mut self, ran: u64) {
+        if self.regime == Regime::HasEndpoints {
+            self.lines.charge(ran, &self.waiting);
+        }
         for w in self.waiting.values_mut() {
             match self.regime {
                 Regime::Unknown => {}
@@ -318,16 +329,7 @@ impl Oracle {
         if w.absent.is_some() {
             return Err(format!("{id} was dispatched to a caller who is away"));
         }
-        let ready = |other: &&Waiting| other.absent.is_none();
-        if let Some(above) = self.waiting.values().filter(ready).find(|other| other.priority > w.priority) {
-            return Err(format!("{id} passed a request of band {}", above.priority));
-        }
-        let sooner = |(other, o): (&RequestId, &Waiting)| {
-            o.flow == w.flow && o.absent.is_none() && (o.order, *other) < (w.order, id)
-        };
-        if self.waiting.iter().any(sooner) {
-            return Err(format!("{id} passed another of its flow"));
-        }
+        self.lines.may_go(step.at, (id, &w), &self.waiting, &self.policy)?;
         if d.waited.0 != step.at.0 - w.enqueued_at.0 {
             return Err(format!("{id} waited otherwise than {}", d.waited.0));
         }
