@@ -52,9 +52,7 @@ pub fn from_rows(rows: &[Row], times: u32, load: f64, standing: usize) -> Vec<Pl
         }
     }
     plan.sort_by_key(|request| request.at);
-    // What each tenant was given was drawn: the pace makes the sum what it should be.
-    let pace = offered(&plan) / load;
-    plan.iter_mut().for_each(|request| request.at = Micros((request.at.0 as f64 * pace) as u64));
+    let mut plan = paced(plan, load);
     let backlog: Vec<Planned> = (0..standing)
         .filter_map(|_| {
             let row = rows.get(rng.below(rows.len() as u64) as usize)?;
@@ -78,6 +76,13 @@ pub fn steady(rows: &[Row], load: f64, lasting: Micros) -> Vec<Planned> {
         let (prompt, output, flow) = (row.input, row.output, tenant(&mut rng));
         plan.push(Planned { at: Micros(at as u64), prompt, output, class: INTERACTIVE, flow });
     }
+    paced(plan, load)
+}
+
+/// What is asked for was drawn: the pace makes it what it should be.
+fn paced(mut plan: Vec<Planned>, load: f64) -> Vec<Planned> {
+    let pace = offered(&plan) / load;
+    plan.iter_mut().for_each(|request| request.at = Micros((request.at.0 as f64 * pace) as u64));
     plan
 }
 

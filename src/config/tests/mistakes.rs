@@ -352,13 +352,13 @@ fn bounds_that_could_have_no_effect_are_refused() {
     refused(
         "flowControl: {defaultRequestTTL: 15s, priorityBands: [{priority: 1, starvationBound: 15s}]}\n",
         &[
-            "line 1: flowControl.priorityBands[0].starvationBound: found \"15s\", allowed: below 15s, the defaultRequestTTL of the band",
+            "line 1: flowControl.priorityBands[0].starvationBound (priority band 1 starvationBound): found \"15s\", allowed: below 15s, the defaultRequestTTL of the band",
         ],
     );
     refused(
         "flowControl: {defaultPriorityBand: {defaultRequestTTL: 1s, orderingPolicyRef: newest-first-when-standing}}\n",
         &[
-            "line 1: flowControl.defaultPriorityBand.orderingPolicyRef: found \"newest-first-when-standing\", allowed: an ordering that can have an effect; this one has a target of 1s",
+            "line 1: flowControl.defaultPriorityBand.orderingPolicyRef (default priority band orderingPolicyRef): found \"newest-first-when-standing\", allowed: an ordering that can have an effect; this one has a target of 1s",
         ],
     );
     for (policy, name) in [
@@ -368,13 +368,15 @@ fn bounds_that_could_have_no_effect_are_refused() {
         let text =
             format!("flowControl: {{priorityBands: [{{priority: 1, rejectHopeless: true, {policy}}}]}}\n");
         let want = format!(
-            "line 1: flowControl.priorityBands[0].rejectHopeless: found true, allowed: false with {name}: where a request will stand is not known when it comes"
+            "line 1: flowControl.priorityBands[0].rejectHopeless (priority band 1 rejectHopeless): found true, allowed: false with {name}: where a request will stand is not known when it comes"
         );
         refused(&text, &[&want]);
     }
     refused(
         "flowControl: {priorityBands: [{priority: 1, starvationBound: -1s}]}\n",
-        &["line 1: flowControl.priorityBands[0].starvationBound: found \"-1s\""],
+        &[
+            "line 1: flowControl.priorityBands[0].starvationBound (priority band 1 starvationBound): found \"-1s\"",
+        ],
     );
     refused(
         "plugins: [{type: newest-first-when-standing, parameters: {target: 0s}}]\n",
