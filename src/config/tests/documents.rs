@@ -4,8 +4,8 @@
 use std::fs;
 use weir_config::{Effective, Origin, from_text, load};
 use weir_kernel::{
-    BandBounds, Bounds, ConcurrencyMode, Detector, Eviction, Fairness, Micros, Ordering, OutputEstimate,
-    Policy, Ratio, Role, Sizing, UsageLimit,
+    Bounds, ConcurrencyMode, Detector, Eviction, Fairness, Micros, Ordering, OutputEstimate, Policy, Ratio,
+    Role, Sizing, UsageLimit,
 };
 
 fn good(text: &str) -> Effective {
@@ -464,38 +464,4 @@ fn a_file_with_nothing_in_it_is_told_and_is_nothing_to_load_again() {
         assert!(load(Some(&file), []).unwrap().warnings.is_empty(), "{text}");
         assert_eq!(weir_config::load_again(&file, []).unwrap().file, Some(file.clone()), "{text}");
     }
-}
-
-#[test]
-fn bounds_of_bands_reach_the_policy_and_are_left_out_where_there_are_none() {
-    let turning =
-        Ordering::NewestFirstWhenStanding { target: Micros::from_millis(500), window: Micros::from_secs(5) };
-    let policy = policy(
-        "
-plugins: [{name: fresh, type: newest-first-when-standing, parameters: {target: 500ms}}]
-flowControl:
-  defaultRequestTTL: 15s
-  defaultPriorityBand: {starvationBound: 9s}
-  defaultNegativePriorityBand: {rejectHopeless: true, defaultRequestTTL: 0s, starvationBound: 10m}
-  priorityBands:
-  - {priority: 10, orderingPolicyRef: fresh}
-  - {priority: -10, rejectHopeless: true}
-",
-    );
-    let bounds =
-        |seconds, reject_hopeless| BandBounds { starvation: Micros::from_secs(seconds), reject_hopeless };
-    assert_eq!(policy.bands[&10].ordering, turning);
-    for (priority, want) in [
-        (10, bounds(0, false)),
-        (0, bounds(9, false)),
-        (7, bounds(9, false)),
-        (-10, bounds(0, true)),
-        (-7, bounds(600, true)),
-    ] {
-        assert_eq!(policy.bounds_for(priority), want, "priority {priority}");
-    }
-    assert_eq!(policy.bounds.bands.keys().copied().collect::<Vec<_>>(), [-10, 0]);
-    let text =
-        good("flowControl: {priorityBands: [{priority: 10}]}").pools["default"].policy.to_canonical_json();
-    assert!(!text.contains("bounds"), "{text}");
 }
