@@ -5,7 +5,7 @@
 use weir_config::from_text;
 use weir_kernel::{BandBounds, Micros, Ordering, Policy};
 
-fn policy(text: &str) -> Policy {
+fn policy_of(text: &str) -> Policy {
     from_text(text, []).unwrap().pools["default"].policy.clone()
 }
 
@@ -13,7 +13,7 @@ fn policy(text: &str) -> Policy {
 fn bounds_of_bands_reach_the_policy_and_are_left_out_where_there_are_none() {
     let turning =
         Ordering::NewestFirstWhenStanding { target: Micros::from_millis(500), window: Micros::from_secs(5) };
-    let policy = policy(
+    let policy = policy_of(
         "
 plugins: [{name: fresh, type: newest-first-when-standing, parameters: {target: 500ms}}]
 flowControl:
@@ -38,6 +38,6 @@ flowControl:
         assert_eq!(policy.bounds_for(priority), want, "priority {priority}");
     }
     assert_eq!(policy.bounds.bands.keys().copied().collect::<Vec<_>>(), [-10, 0]);
-    let text = policy("flowControl: {priorityBands: [{priority: 10}]}").to_canonical_json();
+    let text = policy_of("flowControl: {priorityBands: [{priority: 10}]}").to_canonical_json();
     assert!(!text.contains("bounds"), "{text}");
 }
