@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:-300}; shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(headers bodies config tokens scrape ext_proc_json ext_proc_grpc usage)
+[ ${#targets[@]} -gt 0 ] || targets=(headers bodies config tokens scrape ext_proc_json ext_proc_grpc usage wishes proxy objectives)
 host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

@@ -8,10 +8,16 @@ use super::ask_headers::Found;
 use super::auth;
 use super::metrics::GatewayCounters;
 use super::problem::{Fault, Invalid};
+use super::proxy::head::{self, Carried};
+use super::proxy::members::Members;
+use super::proxy::paths::{Paths, Way};
 use super::usage::UsageReader;
+use super::wish::{PREFER, Wish};
 use super::{answer, ask_body, completion, ext_authz, ext_proc, ext_proc_grpc, problem, push, query};
 use crate::observer::Preset;
-use http::Method;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 use weir_kernel::{Face, Micros};
@@ -20,7 +26,7 @@ use weir_kernel::{Face, Micros};
 pub type Parser = fn(&[u8]);
 
 /// Every one, by name.
-pub const ALL: [(&str, Parser); 8] = [
+pub const ALL: [(&str, Parser); 11] = [
     ("headers", headers),
     ("bodies", bodies),
     ("config", config),
@@ -29,6 +35,9 @@ pub const ALL: [(&str, Parser); 8] = [
     ("ext_proc_json", ext_proc_json),
     ("ext_proc_grpc", grpc),
     ("usage", usage),
+    ("wishes", wishes),
+    ("proxy", proxy),
+    ("objectives", objectives),
 ];
 
 /// Lines `name: value`; the first may be a path with a query.
@@ -155,6 +164,85 @@ pub fn usage(data: &[u8]) {
         whole.feed(data);
         data.chunks(usize::from(*piece).max(1)).for_each(|piece| pieces.feed(piece));
         assert_eq!(whole.found(), pieces.found());
+    }
+}
+
+/// `Accept` and `Prefer`, one value a line.
+pub fn wishes(data: &[u8]) {
+    let mut headers = HeaderMap::new();
+    for line in data.split(|byte| *byte == b'\n') {
+        let Some((which, value)) = line.split_first() else { continue };
+        let name = if which % 2 == 0 { ACCEPT } else { PREFER };
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.append(name, value);
+        }
+    }
+    match Wish::of(&headers) {
+        Wish::Held => {}
+        Wish::Stream(_) => assert!(headers.contains_key(ACCEPT)),
+        Wish::Ticket(wait) => assert!(headers.contains_key(PREFER) && wait.as_secs() <= 30, "{wait:?}"),
+    }
+}
+
+/// A request on its way through the proxy: method and path, headers, an empty line, the body. Its headers are read as a
+/// response's as well.
+pub fn proxy(data: &[u8]) {
+    let mut lines = data.split(|byte| *byte == b'\n');
+    let first = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
+    let (method, path) = first.split_once(' ').unwrap_or(("POST", first));
+    if let Ok(method) = Method::from_bytes(method.as_bytes()) {
+        let way = Paths::new(&[], &["/health".to_owned()]).way(&method, path);
+        assert!(!matches!(way, Way::Admit | Way::Pass) || !path.contains("/../"), "{path}");
+    }
+    let mut headers = HeaderMap::new();
+    let mut length = first.len() + 1;
+    for line in lines.take_while(|line| !line.is_empty()) {
+        length += line.len() + 1;
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value.trim_ascii()))
+        {
+            headers.append(name, value);
+        }
+    }
+    for (version, carries) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
+        let carried = Carried { length: carries, trailers: carries };
+        let onward = head::request(&headers, version, carried, Some("pool-1"), None);
+        assert!(onward.get("connection").is_none_or(|value| value == "te"), "{onward:?}");
+        assert!(!onward.contains_key("transfer-encoding") && !onward.contains_key("proxy-authorization"));
+        assert_eq!(onward.keys().filter(|name| name.as_str().starts_with("x-weir-")).count(), 1);
+    }
+    head::response(&mut headers, None);
+    assert!(!headers.keys().any(|name| name.as_str().starts_with("x-weir-") || name == "connection"));
+    members(data.get(length + 1..).unwrap_or_default());
+}
+
+/// The members of a body that the proxy reads, and the one that it writes.
+fn members(body: &[u8]) {
+    let read = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body).ok();
+    let Some(found) = Members::find(body) else {
+        assert!(read.is_none(), "an object that was not found: {body:?}");
+        return;
+    };
+    assert!(found.model(body).is_none_or(|model| model.len() <= ID_BYTES_MAX), "a label");
+    let written = found.with_priority(&Bytes::copy_from_slice(body), -7);
+    if let Some(mut read) = read {
+        read.insert("priority".to_owned(), (-7).into());
+        let again = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&written).ok();
+        assert_eq!(again, Some(read));
+    }
+}
+
+/// A file of objectives.
+pub fn objectives(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match weir_config::read_objects(text) {
+        Ok(objects) => assert!(objects.iter().all(|object| !object.name.is_empty())),
+        Err(error) => {
+            let shown = error.to_string();
+            assert!(!shown.contains(char::is_control) && error.line > 0, "{shown:?}");
+        }
     }
 }
 

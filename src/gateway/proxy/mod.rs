@@ -4,9 +4,9 @@
 //! its business. Not here: deciding, and choosing where the kernel does.
 
 mod forward;
-mod head;
-mod members;
-mod paths;
+pub mod head;
+pub mod members;
+pub mod paths;
 mod payload;
 mod refusal;
 mod running;
