@@ -156,6 +156,37 @@ fn damage_is_named_and_the_way_back_works() {
     assert!(fails(&["import", "data", "--data", "new"], dir.path()).contains("is not empty"));
 }
 
+/// What is left begins in the middle, and nothing reaches there: whoever would start on it learns so from the check.
+#[test]
+fn a_log_without_its_beginning_is_not_called_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    log(&data);
+    ok(&["seal", "--data", "data"], dir.path());
+    let first = list(&data, "chat").unwrap().remove(0);
+    std::fs::remove_file(&first.path).unwrap();
+    let check = ok(&["check", "--data", "data"], dir.path());
+    assert!(check.contains("good"), "a snapshot reaches there: {check}");
+    std::fs::remove_dir_all(data.join("snapshots")).unwrap();
+    let found = fails(&["check", "--data", "data"], dir.path());
+    assert!(found.contains("DAMAGED: it begins at sequence"), "{found}");
+    assert!(found.contains("no good snapshot reaches there"), "{found}");
+}
+
+/// Without the mark a cut tail could not be told: nothing is opened, and the way back is named and works.
+#[test]
+fn a_missing_mark_is_refused_with_the_way_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let last = log(&data);
+    ok(&["seal", "--data", "data"], dir.path());
+    std::fs::remove_file(data.join("mark")).unwrap();
+    let refused = fails(&["cat", "--data", "data"], dir.path());
+    assert!(refused.contains("mark") && refused.contains("weir log import"), "{refused}");
+    let imported = ok(&["import", "data", "--data", "new"], dir.path());
+    assert!(imported.contains(&format!("pool chat: sequences 1 to {last}")), "{imported}");
+}
+
 #[test]
 fn a_directory_in_use_is_read_as_far_as_it_is_sealed() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! Nothing is changed. Not here: whether the decisions follow from the inputs (that is `weir-replay verify`).
 
 use crate::chain::{Chain, Head};
+use crate::error::LogError;
 use crate::frame::Frame;
 use crate::reader::{Logs, Piece};
 use crate::segment::{BlockFrames, Damage, Fault, SectionFile, SegmentError};
@@ -26,6 +27,8 @@ pub struct Checked {
     pub pool: String,
     /// First sequence and its time.
     pub first: Option<(u64, Micros)>,
+    /// The first sequence that is here; that of the next step, if none is.
+    pub from: u64,
     /// Where it ends.
     pub head: Option<Head>,
     /// Good batches.
@@ -64,23 +67,15 @@ pub fn check(logs: &Logs, pool: &str, mut progress: impl FnMut(u64)) -> Result<C
         walk.piece(piece);
     }
     let after = walk.chain.head().map_or(0, |head| head.seq);
-    let hot = logs.hot_frames(pool, after + 1);
-    for frame in hot.into_iter().flatten() {
-        match frame {
-            Ok(frame) => walk.frame(&frame, "the hot window"),
-            Err(error) => {
-                walk.bad(error.into());
-                break;
-            }
-        }
-    }
+    let begins_at = walk.hot(logs, pool, after + 1);
     let mut done = walk.finish();
-    done.begins = done.first.is_none_or(|(first, _)| first == 1);
+    done.from = done.first.map_or(begins_at, |(first, _)| first);
+    done.begins = done.from == 1;
     for at in logs.snapshots(pool) {
         match Snapshot::read(at) {
             Ok(snapshot) => {
                 done.snapshots += 1;
-                done.begins |= done.first.is_some_and(|(first, _)| snapshot.head.seq + 1 >= first);
+                done.begins |= snapshot.head.seq + 1 >= done.from;
             }
             Err(error) => done.findings.push(Finding { error, next_good: None }),
         }
@@ -97,6 +92,24 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// The hot window from `from` on. Gives where it begins: later, if nothing is left of what was before.
+    fn hot(&mut self, logs: &Logs, pool: &str, from: u64) -> u64 {
+        for frame in logs.hot_frames(pool, from).into_iter().flatten() {
+            match frame {
+                Ok(frame) => self.frame(&frame, "the hot window"),
+                // What is retained need not begin with the log (and may be nothing at all): that is no damage.
+                Err(LogError::Trimmed { oldest, .. }) if from == 1 && oldest > 1 => {
+                    return self.hot(logs, pool, oldest);
+                }
+                Err(error) => {
+                    self.bad(error.into());
+                    break;
+                }
+            }
+        }
+        from
+    }
+
     fn piece(&mut self, piece: &Piece) {
         let name = piece.path.display().to_string();
         let damaged_at = match self.front(piece, &name) {

@@ -76,7 +76,8 @@ fn print(checked: &Checked, whole: bool) -> std::io::Result<()> {
         )?;
     }
     say!("  {} snapshots", checked.snapshots)?;
-    if let Some((first, _)) = checked.first.filter(|(first, _)| *first > 1) {
+    let first = checked.from;
+    if first > 1 {
         match whole {
             true => say!("  what came before sequence {first} is not here: trimmed, or never part of it")?,
             false => say!(
