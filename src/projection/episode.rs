@@ -197,7 +197,8 @@ impl Episodes {
         open.episode.count = 1;
         open.episode.to = spot;
         open.holds = Some(last.at);
-        let how = if clean { "stopped in order" } else { "killed or crashed: there is no stop in the log" };
+        let how =
+            if clean { "stopped in order" } else { "killed, or it crashed: there is no stop in the log" };
         how.clone_into(&mut open.episode.note);
     }
 

@@ -165,7 +165,17 @@ impl Folder {
         }
         self.seen.meter.in_flight(self.state.in_flight());
         self.gauge(step);
+        self.hold(spot);
         self.seen.at = spot;
+    }
+
+    /// What holds is what the state says while something waits: no event says that the last of it has gone.
+    fn hold(&mut self, spot: Spot) {
+        let hold = self.state.hold().filter(|_| self.state.queued() > 0);
+        self.seen.meter.hold(hold);
+        if !matches!(hold, Some(Hold::Band { .. })) {
+            self.seen.episodes.cease(EpisodeKind::Saturation, spot);
+        }
     }
 
     /// Where the gauge follows our own leases, no view moves it.
@@ -225,10 +235,6 @@ impl Folder {
                 seen.meter.gauge(saturation.0, *endpoints, *fresh)
             }
             Event::Held { by } => held(seen, spot, *by),
-            Event::HoldLifted => {
-                seen.meter.hold(None);
-                seen.episodes.cease(EpisodeKind::Saturation, spot);
-            }
             Event::Paused => {
                 let episode = seen.episodes.begin(EpisodeKind::Paused, spot);
                 if let Input::Admin(order) = &step.input {
@@ -421,14 +427,10 @@ impl Folder {
 }
 
 fn held(seen: &mut Seen, spot: Spot, by: Hold) {
-    seen.meter.hold(Some(by));
-    match by {
-        Hold::Band { priority, saturation, .. } => {
-            let episode = seen.episodes.begin(EpisodeKind::Saturation, spot);
-            episode.peak = episode.peak.max(saturation.0);
-            episode.band = episode.band.max(Some(priority));
-        }
-        Hold::Regime(_) | Hold::Recovery | Hold::Paused => seen.episodes.cease(EpisodeKind::Saturation, spot),
+    if let Hold::Band { priority, saturation, .. } = by {
+        let episode = seen.episodes.begin(EpisodeKind::Saturation, spot);
+        episode.peak = episode.peak.max(saturation.0);
+        episode.band = episode.band.max(Some(priority));
     }
 }
 

@@ -227,6 +227,13 @@ impl Meter {
 
     /// What holds queued work from here on.
     pub fn hold(&mut self, hold: Option<Hold>) {
+        let band = match hold {
+            Some(Hold::Band { priority, .. }) => Some(priority),
+            _ => None,
+        };
+        if band == self.held.map(|(priority, _)| priority) {
+            return;
+        }
         if let Some((priority, since)) = self.held.take() {
             *self.fine.held.entry(priority).or_default() += self.at.since(since).0;
         }

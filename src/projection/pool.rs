@@ -385,6 +385,19 @@ impl PoolProjection {
         self.read().folder.seen.at
     }
 
+    /// The last sequence of the log.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn head(&self) -> Result<u64, ProjectionError> {
+        Ok(self.source.head(&self.name)?)
+    }
+
+    /// Waits until the log goes on after `past`; false if it does not within the time.
+    pub fn wait(&self, past: u64, timeout: std::time::Duration) -> bool {
+        self.source.wait(&self.name, past, timeout)
+    }
+
     /// Looks at the pool's state after the last step.
     pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.read().folder.state)

@@ -1,0 +1,236 @@
+//! Answers questions: from the bytes of a request to the bytes of an answer, within all limits.
+//!
+//! Work is done on the thread of the caller, which may block. Not here: HTTP, and who may ask what (the gateway).
+
+use crate::ask::Terms;
+use crate::fault::Fault;
+use crate::limits::{Limits, check_nesting};
+use crate::schema;
+use async_graphql::dynamic::Schema;
+use async_graphql::parser::parse_query;
+use async_graphql::{Request, Response, ServerError, Variables};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+use tokio_stream::{Stream, StreamExt};
+use weir_projection::{Projections, Work};
+
+/// How questions are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Limits on each.
+    pub limits: Limits,
+    /// How long one may take.
+    pub timeout: Duration,
+    /// How many are answered at once.
+    pub at_once: usize,
+    /// How many subscriptions there may be.
+    pub subscriptions: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { limits: Limits::default(), timeout: Duration::from_secs(10), at_once: 4, subscriptions: 32 }
+    }
+}
+
+/// The schema over the read models of a log.
+#[derive(Clone)]
+pub struct Service {
+    schema: Schema,
+    projections: Arc<Projections>,
+    options: Arc<Options>,
+    running: Arc<AtomicUsize>,
+    subscribed: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Service({:?})", self.options)
+    }
+}
+
+/// A place among those that are answered, given back when it is dropped.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(count: &Arc<AtomicUsize>, limit: usize) -> Result<Place, Fault> {
+        let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < limit).then_some(n + 1));
+        taken.map(|_| Place(count.clone())).map_err(|_| Fault::Busy { limit })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Service {
+    /// Over these read models.
+    ///
+    /// # Errors
+    /// A schema that cannot be built: a mistake of ours.
+    pub fn new(projections: Arc<Projections>, options: Options) -> Result<Service, Fault> {
+        let built = schema::build(options.limits.introspection)
+            .map_err(|error| Fault::Internal(error.to_string()))?;
+        Ok(Service {
+            schema: built,
+            projections,
+            options: Arc::new(options),
+            running: Arc::default(),
+            subscribed: Arc::default(),
+        })
+    }
+
+    /// The read models.
+    pub fn projections(&self) -> &Arc<Projections> {
+        &self.projections
+    }
+
+    /// How questions are answered.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Terms for a caller who may see these pools (none: all); its work is bounded by the limit of time.
+    pub fn terms(&self, pools: Option<BTreeSet<String>>) -> Terms {
+        Terms { pools, work: Work::within(self.options.timeout) }
+    }
+
+    /// Answers the body of a request: one question, or a list of them. Blocks.
+    pub fn answer(&self, body: &[u8], terms: &Terms) -> Vec<u8> {
+        match self.try_answer(body, terms) {
+            Ok(answer) => answer,
+            Err(fault) => encode(&refusal(fault)),
+        }
+    }
+
+    fn try_answer(&self, body: &[u8], terms: &Terms) -> Result<Vec<u8>, Fault> {
+        let _place = Place::take(&self.running, self.options.at_once)?;
+        let limits = &self.options.limits;
+        let too_long = |found: usize| Fault::Limit {
+            code: "REQUEST_TOO_LARGE",
+            what: "the bytes",
+            found: found.to_string(),
+            limit: limits.bytes,
+        };
+        if body.len() > limits.bytes {
+            return Err(too_long(body.len()));
+        }
+        let parsed: Value = serde_json::from_slice(body)
+            .map_err(|error| Fault::Request(format!("the body is no JSON: {error}")))?;
+        match parsed {
+            Value::Array(list) => {
+                if list.len() > limits.batch {
+                    let (code, found) = ("BATCH_TOO_LARGE", list.len().to_string());
+                    return Err(Fault::Limit { code, what: "the questions", found, limit: limits.batch });
+                }
+                let answers: Vec<Response> = list.into_iter().map(|one| self.one(one, terms)).collect();
+                Ok(serde_json::to_vec(&answers).unwrap_or_default())
+            }
+            one => Ok(encode(&self.one(one, terms))),
+        }
+    }
+
+    fn one(&self, asked: Value, terms: &Terms) -> Response {
+        match self.prepare(asked, terms) {
+            Ok(request) => coded(block_on(self.schema.execute(request))),
+            Err(fault) => refusal(fault),
+        }
+    }
+
+    /// A request that is within the limits.
+    fn prepare(&self, asked: Value, terms: &Terms) -> Result<Request, Fault> {
+        let Value::Object(mut asked) = asked else {
+            return Err(Fault::Request("a question is a JSON object with `query`".to_owned()));
+        };
+        let Some(Value::String(query)) = asked.remove("query") else {
+            return Err(Fault::Request("a question has a text under `query`".to_owned()));
+        };
+        let variables = match asked.remove("variables") {
+            None | Some(Value::Null) => Variables::default(),
+            Some(given @ Value::Object(_)) => Variables::from_json(given),
+            Some(_) => return Err(Fault::Request("`variables` is a JSON object".to_owned())),
+        };
+        check_nesting(&query)?;
+        let document = parse_query(&query).map_err(|error| Fault::Parse(error.to_string()))?;
+        self.options.limits.check(&document, &variables)?;
+        let mut request = Request::new(query).variables(variables);
+        if let Some(Value::String(name)) = asked.remove("operationName") {
+            request = request.operation_name(name);
+        }
+        request.set_parsed_query(document);
+        Ok(request.data(self.projections.clone()).data(terms.clone()))
+    }
+
+    /// Begins a subscription (or answers a question, as a stream of one).
+    ///
+    /// # Errors
+    /// A limit, or no place.
+    pub fn subscribe(
+        &self,
+        asked: Value,
+        terms: &Terms,
+    ) -> Result<impl Stream<Item = Vec<u8>> + Send + use<>, Fault> {
+        let place = Place::take(&self.subscribed, self.options.subscriptions)?;
+        let request = self.prepare(asked, terms)?;
+        let stream = self.schema.execute_stream(request);
+        Ok(stream.map(move |response| {
+            let _place = &place;
+            encode(&coded(response))
+        }))
+    }
+}
+
+/// The answer to a question that is not answered.
+pub fn refusal(fault: Fault) -> Response {
+    Response::from_errors(vec![fault.error().into_server_error(async_graphql::Pos::default())])
+}
+
+/// Bytes of an answer.
+pub fn encode(response: &Response) -> Vec<u8> {
+    serde_json::to_vec(response).unwrap_or_default()
+}
+
+/// Errors of the library have no code of their own: those are found when a question is held to the schema.
+fn coded(mut response: Response) -> Response {
+    for error in &mut response.errors {
+        if !has_code(error) {
+            error.extensions.get_or_insert_default().set("code", "GRAPHQL_VALIDATION_FAILED");
+        }
+    }
+    response
+}
+
+fn has_code(error: &ServerError) -> bool {
+    error.extensions.as_ref().is_some_and(|extensions| extensions.get("code").is_some())
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let waker: Waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
