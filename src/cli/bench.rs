@@ -1,6 +1,7 @@
 //! `weir bench`: measurements, each beside its reference from the same run.
 
 use crate::bench::{self, Bench, Budget, Face};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_log::output::say;
@@ -19,6 +20,13 @@ pub struct Args {
     /// Of the gateway, measure this face alone.
     #[arg(long)]
     only: Option<Face>,
+    /// Of eviction: the service in front of simulated servers, through its proxy and through Envoy (`WEIR_ENVOY`, or on
+    /// the path), in place of the closed loop.
+    #[arg(long)]
+    live: bool,
+    /// With --live: keep the decision logs below this directory.
+    #[arg(long, requires = "live")]
+    keep: Option<PathBuf>,
 }
 
 /// Runs `weir bench`.
@@ -30,7 +38,14 @@ pub fn run(args: Args) -> ExitCode {
         return failed(&"--only is for the bench gateway");
     }
     let budget = Budget { whole: Duration::from_secs(args.seconds), only: args.only };
-    let findings = match bench::run(args.name, budget) {
+    if args.live && args.name != Bench::Eviction {
+        return failed(&"--live is for the bench eviction");
+    }
+    let found = match args.live {
+        true => bench::eviction::run_live(budget, args.keep.as_deref()),
+        false => bench::run(args.name, budget),
+    };
+    let findings = match found {
         Ok(findings) => findings,
         Err(e) => return failed(&e),
     };

@@ -144,7 +144,11 @@ async fn serve(args: &Args, ports: &[u16]) -> std::io::Result<()> {
         for url in &urls {
             say!("{url}")?;
         }
-        eprintln!("{} servers of model {:?}; faults by hand: PUT /sim; Ctrl-C ends", urls.len(), args.model);
+        eprintln!(
+            "{} servers of model {:?}; faults by hand: PUT /sim, aborted requests: GET /sim; Ctrl-C ends",
+            urls.len(),
+            args.model
+        );
     }
     let ends = async {
         match args.run_for {

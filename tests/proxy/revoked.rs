@@ -128,3 +128,26 @@ async fn a_caller_that_does_not_read_keeps_nothing_back() {
     rig.world.until("the end at the endpoint", async || server.left() == 1).await;
     ended(&rig, Value::Null).await;
 }
+
+/// Two streams of one caller's id are two requests: the order for one leaves the other as it is.
+#[tokio::test]
+async fn c081_of_two_requests_with_one_id_one_is_taken_back() {
+    let server = Raw::start(vec![events(), chunk(EVENT), Piece::Gate(1), last()]).await;
+    let rig = rig(&server).await;
+    let headers = [BATCH, ("x-request-id", "same")];
+    let mut first = rig.open(&headers, &ask()).await;
+    first.until(EVENT).await;
+    let mut second = rig.open(&headers, &ask()).await;
+    second.until(EVENT).await;
+    revoke(&rig).await;
+    let text = second.until("\r\n0\r\n\r\n").await;
+    assert!(text.contains("\"code\":\"evicted\""), "{text}");
+    rig.world.until("the end at the endpoint", async || server.left() == 1).await;
+    assert_eq!(rig.running().await, 1);
+    server.open();
+    first.until("\r\n0\r\n\r\n").await;
+    rig.ended(2).await;
+    let ends = rig.world.events("default", "LeaseEnded").await;
+    let ends: Vec<&Value> = ends.iter().map(|end| &end["end"]).collect();
+    assert_eq!(ends, ["Revoked", "Completed"]);
+}

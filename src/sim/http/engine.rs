@@ -1,9 +1,10 @@
 //! The truth model in real time: submits and aborts as they come, tokens handed on when they are due.
 
+use super::freed::{self, FREED_MAX, Freed};
 use crate::sim::rng::Rng;
 use crate::sim::truth::{Gauges, Job, Progress, Refusal, Server, Spec, Totals, What};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -47,11 +48,13 @@ struct Inner {
     scrape: Scrape,
     rng: Rng,
     ttft: Histogram,
+    freed: VecDeque<Freed>,
 }
 
 #[derive(Debug)]
 struct Caller {
     submitted: Micros,
+    label: Box<str>,
     to: mpsc::UnboundedSender<u32>,
 }
 
@@ -117,8 +120,8 @@ impl Stream for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let mut inner = self.engine.lock();
-        if inner.callers.remove(&self.id).is_some() {
-            inner.server.abort(self.id);
+        if let Some(caller) = inner.callers.remove(&self.id) {
+            inner.give_up(self.id, &caller);
         }
     }
 }
@@ -133,6 +136,7 @@ impl Engine {
             scrape: Scrape::Ok,
             rng: Rng::new(!seed),
             ttft: Histogram::default(),
+            freed: VecDeque::new(),
         };
         Engine {
             inner: Mutex::new(inner),
@@ -164,11 +168,11 @@ impl Engine {
         self.now() >= self.lock().server.ready_at()
     }
 
-    /// Takes a request.
+    /// Takes a request; what is reported of it bears this label.
     ///
     /// # Errors
     /// As [`Server::submit`].
-    pub fn submit(self: &Arc<Self>, prompt: u32, output: u32) -> Result<Running, Refusal> {
+    pub fn submit(self: &Arc<Self>, prompt: u32, output: u32, label: &str) -> Result<Running, Refusal> {
         let (to, tokens) = mpsc::unbounded_channel();
         let mut inner = self.lock();
         let now = self.now();
@@ -176,7 +180,7 @@ impl Engine {
         inner.last_id += 1;
         let id = inner.last_id;
         inner.server.submit(now, Job { id, prompt, output })?;
-        inner.callers.insert(id, Caller { submitted: now, to });
+        inner.callers.insert(id, Caller { submitted: now, label: label.into(), to });
         drop(inner);
         self.wake.notify_one();
         Ok(Running { id, engine: Arc::clone(self), tokens })
@@ -187,6 +191,11 @@ impl Engine {
         let mut inner = self.lock();
         inner.advance(self.now());
         View { gauges: inner.server.gauges(), totals: inner.server.totals(), ttft: inner.ttft.clone() }
+    }
+
+    /// Requests that were given up, oldest first, at most the last 4,096.
+    pub fn freed(&self) -> Vec<Freed> {
+        self.lock().freed.iter().cloned().collect()
     }
 
     /// How this scrape is to be answered.
@@ -229,6 +238,24 @@ impl Engine {
 }
 
 impl Inner {
+    /// Its slot and its KV are free at once, and that is reported.
+    fn give_up(&mut self, id: u64, caller: &Caller) {
+        let before = self.server.gauges();
+        if !self.server.abort(id) {
+            return;
+        }
+        let after = self.server.gauges();
+        if self.freed.len() >= FREED_MAX {
+            self.freed.pop_front();
+        }
+        self.freed.push_back(Freed {
+            request_id: caller.label.to_string(),
+            at: freed::now(),
+            ran: after.running < before.running,
+            kv_blocks: before.kv_used.saturating_sub(after.kv_used),
+        });
+    }
+
     fn advance(&mut self, now: Micros) {
         let Inner { server, callers, ttft, .. } = self;
         server.advance(now, &mut |Progress { at, id, what }| match what {

@@ -1,14 +1,17 @@
 //! The truth model behind real HTTP: model servers as a gateway meets them, each on a port of its own.
 //!
-//! OpenAI-style completions (streaming and not), vLLM's metric names, health, and `PUT /sim` for faults by hand.
+//! OpenAI-style completions (streaming and not), vLLM's metric names, health, and `PUT /sim` for faults by hand,
+//! `GET /sim` for when requests that were given up had freed what they held.
 //! Not here: tokens that mean anything; every token is the same word.
 
 mod api;
 mod engine;
+mod freed;
 mod metrics;
 mod routes;
 
 pub use engine::{Engine, Scrape};
+pub use freed::Freed;
 pub use routes::router;
 
 use crate::sim::truth::Spec;

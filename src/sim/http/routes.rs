@@ -6,7 +6,7 @@ use super::metrics;
 use crate::sim::truth::Refusal;
 use axum::body::Body as HttpBody;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -30,12 +30,12 @@ struct App {
 /// The routes over one engine.
 pub fn router(engine: Arc<Engine>, model: &str) -> Router {
     Router::new()
-        .route("/v1/completions", post(|state, body| complete(state, body, false)))
-        .route("/v1/chat/completions", post(|state, body| complete(state, body, true)))
+        .route("/v1/completions", post(|state, headers, body| complete(state, headers, body, false)))
+        .route("/v1/chat/completions", post(|state, headers, body| complete(state, headers, body, true)))
         .route("/v1/models", get(models))
         .route("/metrics", get(scraped))
         .route("/health", get(health))
-        .route("/sim", put(control))
+        .route("/sim", put(control).get(report))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(App { engine, model: Arc::from(model) })
 }
@@ -46,12 +46,13 @@ fn error(status: StatusCode, message: String) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn complete(State(app): State<App>, body: Bytes, chat: bool) -> Response {
+async fn complete(State(app): State<App>, headers: HeaderMap, body: Bytes, chat: bool) -> Response {
     let ask = match Body::parse(&body).and_then(|body| body.check(chat).map_err(|e| e.to_string())) {
         Ok(ask) => ask,
         Err(message) => return error(StatusCode::BAD_REQUEST, message),
     };
-    let mut running = match app.engine.submit(ask.prompt, ask.output) {
+    let label = headers.get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let mut running = match app.engine.submit(ask.prompt, ask.output, label) {
         Ok(running) => running,
         Err(refusal @ Refusal::Cold { .. }) => {
             return error(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string());
@@ -107,6 +108,11 @@ async fn scraped(State(app): State<App>) -> Response {
 struct Control {
     scrape: Option<Scrape>,
     stall_ms: Option<u64>,
+}
+
+/// Requests that were given up, and when what they held was free.
+async fn report(State(app): State<App>) -> Json<Value> {
+    Json(json!({ "freed": app.engine.freed() }))
 }
 
 async fn control(State(app): State<App>, body: Bytes) -> Response {
