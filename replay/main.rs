@@ -2,15 +2,19 @@
 //!
 //! It imports the kernel and the log, never the service: what it finds does not depend on the gateway's code.
 
+mod backtest;
 mod decode;
+mod export;
 mod fidelity;
 mod fitting;
 mod model;
 mod progress;
 mod report;
+mod scenario;
 mod settings;
 mod source;
 mod start;
+mod sweep;
 mod traces;
 mod verify;
 mod what_if;
@@ -34,8 +38,16 @@ enum Command {
     Traces(traces::Args),
     /// Decide the logged inputs under other settings: what would have changed, and how that is known.
     WhatIf(Box<what_if::Args>),
+    /// Try many candidates on one log, on all cores, the best first.
+    Sweep(Box<sweep::Args>),
     /// Fit a pool model to a log, and say how well it explains it.
     Fit(fitting::Args),
+    /// Run small tests of settings, in YAML; or make one out of an incident.
+    Scenario(Box<scenario::Args>),
+    /// Write steps, events, requests or arrivals as JSON Lines or CSV.
+    Export(export::Args),
+    /// Fit before each reload of a log, predict after it, and score the prediction.
+    Backtest(backtest::Args),
     /// Measure how well predictions hold: predict from a log, then actually run it, against a truth pool in virtual time.
     Fidelity(fidelity::Args),
 }
@@ -45,7 +57,11 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Traces(args) => traces::run(&args),
         Command::WhatIf(args) => what_if::command(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Fit(args) => fitting::run(&args),
+        Command::Scenario(args) => scenario::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Backtest(args) => backtest::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
     }
 }

@@ -81,7 +81,12 @@ fn print_difference(difference: &Difference, by: &str) -> io::Result<()> {
     say!("    sequence {} at {}: {}", difference.seq, difference.time, difference.input)?;
     say!("      event {}", difference.event + 1)?;
     say!("      logged:  {}", difference.logged.clone().unwrap_or_else(nothing))?;
-    say!("      {by}: {}", difference.derived.clone().unwrap_or_else(nothing))
+    say!("      {by}: {}", difference.derived.clone().unwrap_or_else(nothing))?;
+    for (path, logged, derived) in &difference.fields {
+        say!("        {path}: {logged} -> {derived}")?;
+    }
+    say!("      the state before it:")?;
+    difference.state.iter().try_for_each(|(name, value)| say!("        {name}: {value}"))
 }
 
 /// Prints all reports as one object.
@@ -129,6 +134,8 @@ fn difference_json(difference: &Difference) -> Value {
         "event": difference.event,
         "logged": difference.logged,
         "derived": difference.derived,
+        "fields": difference.fields,
+        "stateBefore": difference.state,
     })
 }
 

@@ -50,6 +50,7 @@ enum Due {
     Sample,
     Scrape,
     Confirm(usize),
+    Reload(usize),
     Arrival(usize),
 }
 
@@ -66,11 +67,23 @@ struct Driver<'a, S> {
     numbers: HashMap<RequestId, usize>,
     ids: Vec<Option<RequestId>>,
     places: Vec<Option<usize>>,
+    reloads: &'a [(Micros, Policy)],
     sink: S,
 }
 
 /// Runs the plan under these settings; `sink` is given every step.
 pub fn run(truth: &Truth, plan: &[Planned], policy: &Policy, sink: impl FnMut(Step)) {
+    run_with(truth, plan, policy, &[], sink);
+}
+
+/// The same with other settings from those times on.
+pub fn run_with(
+    truth: &Truth,
+    plan: &[Planned],
+    policy: &Policy,
+    reloads: &[(Micros, Policy)],
+    sink: impl FnMut(Step),
+) {
     let mut driver = Driver {
         truth,
         plan,
@@ -82,6 +95,7 @@ pub fn run(truth: &Truth, plan: &[Planned], policy: &Policy, sink: impl FnMut(St
         numbers: HashMap::new(),
         ids: vec![None; plan.len()],
         places: vec![None; plan.len()],
+        reloads,
         sink,
     };
     driver.begin(policy);
@@ -103,6 +117,9 @@ impl<S: FnMut(Step)> Driver<'_, S> {
                 Micros::ZERO,
                 Input::Observed(Observation { requested_at: BASE, ..Observation::default() }),
             );
+        }
+        for (n, (at, _)) in self.reloads.iter().enumerate() {
+            self.due.push(Reverse((*at, Due::Reload(n))));
         }
         self.due.push(Reverse((self.truth.join_at, Due::Join)));
         if let Some(first) = self.plan.first() {
@@ -153,6 +170,10 @@ impl<S: FnMut(Step)> Driver<'_, S> {
                 self.asked = (at, samples.collect());
                 self.due.push(Reverse((at + self.truth.scrape_lag, Due::Sample)));
                 self.due.push(Reverse((at + self.truth.scrape_every, Due::Scrape)));
+            }
+            Due::Reload(n) => {
+                let policy = Box::new(self.reloads[n].1.clone());
+                self.feed(at, Input::PolicyChanged(PolicyChange { policy, digest: [0; 32] }));
             }
             Due::Sample => self.sample(at),
             Due::Server(i) => self.advance(at, i),

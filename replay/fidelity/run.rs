@@ -226,7 +226,8 @@ fn compare(
     let other = Truth { seed: base.truth.seed + 1_000, ..base.truth.clone() };
     let noise = Figures::of(&actual(&other, plan, &policy).all);
     let predict = |open_loop: bool, draws: u32| -> Result<what_if::Answer, FidelityError> {
-        let options = Options { open_loop, patience: PatienceRule::Observed, retry: None, seed: 1 };
+        let options =
+            Options { open_loop, patience: PatienceRule::Observed, retry: None, seed: 1, detached: false };
         let question = Question {
             pool: POOL,
             candidate: &candidate,
@@ -246,7 +247,8 @@ fn compare(
             None => Ok(answer),
         }
     };
-    let closed = predict(false, draws)?;
+    // Equal settings leave nothing to draw.
+    let closed = predict(false, if same { 0 } else { draws })?;
     let open = predict(true, 0)?;
     let of = |world: &what_if::World| Figures::of(&world.tallies.all);
     let (first, others) = closed.worlds.split_first().ok_or(FidelityError::Unfitted(row.name))?;

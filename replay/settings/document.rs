@@ -9,8 +9,17 @@ use weir_kernel::{
     UsageLimit,
 };
 
-/// The document of these settings, of the pool `default`.
+/// The document of these settings, of the pool `default`. `blindAfter` is left out where it follows from the rest.
 pub fn document(policy: &Policy) -> Json {
+    let short = written(policy, false);
+    let resolved = weir_config::resolve(Node::from_json(&short), []).ok();
+    let same = resolved.is_some_and(|effective| {
+        effective.pools.get(weir_config::DEFAULT_POOL).is_some_and(|pool| pool.policy == *policy)
+    });
+    if same { short } else { written(policy, true) }
+}
+
+fn written(policy: &Policy, with_regime: bool) -> Json {
     let mut plugins = Plugins::default();
     let bands: Vec<Json> = policy
         .bands
@@ -50,8 +59,8 @@ pub fn document(policy: &Policy) -> Json {
         },
         "regime": { "blindAfter": span(policy.blind_after) },
     });
-    if !policy.detector.reads_metrics() && policy.blind_after == Policy::default().blind_after {
-        // It has no effect there, and would be warned of.
+    if !with_regime {
+        // It follows from the budgets, and shall follow from a candidate's.
         if let Json::Object(pool) = &mut pool {
             pool.remove("regime");
         }

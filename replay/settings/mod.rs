@@ -100,6 +100,11 @@ impl Candidate {
         })
     }
 
+    /// A whole configuration document.
+    pub fn of_document(document: Json) -> Candidate {
+        Candidate { base: Some((PathBuf::from("the document"), document)), ..Candidate::default() }
+    }
+
     /// The same with more words of `--set` laid over it.
     ///
     /// # Errors
@@ -135,8 +140,10 @@ impl Candidate {
         if let Some(patch) = &self.patch {
             path::merge(&mut json, patch);
         }
+        // In a file, the pool may stand under its own name: there a path leads.
+        let home = json["pools"].get(&name).map(|_| name.clone()).filter(|_| self.base.is_some());
         for (at, value) in &self.sets {
-            path::set(&mut json, at, value)?;
+            path::set(&mut json, at, value, home.as_deref())?;
         }
         let effective = weir_config::resolve(Node::from_json(&json), [])?;
         if self.base.is_some() && !effective.pools.contains_key(&name) && effective.pools.len() == 1 {

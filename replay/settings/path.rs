@@ -91,19 +91,28 @@ fn full(path: &str) -> Result<String, CandidateError> {
 }
 
 /// Sets one value in the document.
-pub fn set(document: &mut Json, path: &str, value: &Json) -> Result<(), CandidateError> {
+pub fn set(document: &mut Json, path: &str, value: &Json, pool: Option<&str>) -> Result<(), CandidateError> {
+    let home = |full: String| match pool {
+        Some(pool) if pool != weir_config::DEFAULT_POOL => {
+            let own = format!("pools.{pool}.");
+            let top = ["flowControl.", "plugins"].iter().any(|key| full.starts_with(key));
+            let default = format!("pools.{}.", weir_config::DEFAULT_POOL);
+            if top { own + &full } else { full.replacen(&default, &own, 1) }
+        }
+        _ => full,
+    };
     let last = path.rsplit_once('.');
     if let Some((_, at)) = POLICIES.iter().find(|(key, _)| *key == path) {
         let name = policy(document, path, value);
-        return put(document, at, path, name);
+        return put(document, &home((*at).to_owned()), path, name);
     }
     if let Some((band, key)) = last
         && let Some((_, reference)) = BAND_POLICIES.iter().find(|(known, _)| *known == key)
     {
         let name = policy(document, key, value);
-        return put(document, &full(&format!("{band}.{reference}"))?, path, name);
+        return put(document, &home(full(&format!("{band}.{reference}"))?), path, name);
     }
-    put(document, &full(path)?, path, value.clone())
+    put(document, &home(full(path)?), path, value.clone())
 }
 
 /// The name of the plugin that a value means; one that is given whole is defined.

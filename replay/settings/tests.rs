@@ -90,6 +90,9 @@ fn a_change_changes_that_and_nothing_else() {
     let got = one(&["detector={type: concurrency-detector, parameters: {maxConcurrency: 8}}"]);
     assert!(matches!(got.detector, Detector::Concurrency { max_requests: 8, .. }));
     assert_eq!(one(&["blindAfter=2s"]).blind_after, Micros::from_secs(2));
+    // Where it is not set it follows from the shortest budget, which the candidate may shorten.
+    let short = candidate(&["defaultRequestTTL=3s"]).unwrap().resolve(&Policy::default(), "chat").unwrap();
+    assert_eq!(short.blind_after, Micros::from_millis(1_500));
 }
 
 #[test]

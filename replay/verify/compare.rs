@@ -1,6 +1,9 @@
 //! One logged step beside the same step derived again.
 
-use weir_kernel::Step;
+use super::look::lines;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use weir_kernel::{Event, State, Step};
 use weir_log::describe::{event_text, input_kind, input_text, show_time};
 
 /// The first place where they differ.
@@ -18,12 +21,16 @@ pub struct Difference {
     pub logged: Option<String>,
     /// What follows from the input; none if nothing does at that position.
     pub derived: Option<String>,
+    /// Fields of the two events that differ: path, logged, derived.
+    pub fields: Vec<(String, String, String)>,
+    /// The state before the step: what the decision rests on.
+    pub state: Vec<(String, String)>,
 }
 
 /// The first difference between a logged step and the step derived from the same input.
 ///
 /// Values are compared; that the logged value is the stored bytes, and nothing else, is checked where it is decoded.
-pub fn difference(logged: &Step, derived: &Step) -> Difference {
+pub fn difference(logged: &Step, derived: &Step, before: &State) -> Difference {
     let most = logged.events.len().max(derived.events.len());
     let event = (0..most).find(|&at| logged.events.get(at) != derived.events.get(at));
     let input = format!("{} {}", input_kind(&logged.input), input_text(&logged.input));
@@ -46,5 +53,30 @@ pub fn difference(logged: &Step, derived: &Step) -> Difference {
         event: place,
         logged: left,
         derived: right,
+        fields: fields(logged.events.get(place), derived.events.get(place)),
+        state: lines(before),
     }
+}
+
+/// The leaves of both that differ.
+fn fields(logged: Option<&Event>, derived: Option<&Event>) -> Vec<(String, String, String)> {
+    fn walk(path: &str, a: &Value, b: &Value, into: &mut Vec<(String, String, String)>) {
+        match (a, b) {
+            _ if a == b => {}
+            (Value::Object(one), Value::Object(two)) => {
+                let keys: BTreeSet<&String> = one.keys().chain(two.keys()).collect();
+                for key in keys {
+                    let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                    walk(&at, &of(one), &of(two), into);
+                }
+            }
+            _ => into.push((path.to_owned(), a.to_string(), b.to_string())),
+        }
+    }
+    let (Some(logged), Some(derived)) = (logged, derived) else { return Vec::new() };
+    let value = |event: &Event| serde_json::to_value(event).unwrap_or_default();
+    let mut all = Vec::new();
+    walk("", &value(logged), &value(derived), &mut all);
+    all
 }

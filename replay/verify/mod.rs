@@ -1,12 +1,14 @@
 //! `weir-replay verify`: the logged inputs, at their logged times, must lead to the logged decisions.
 
 mod compare;
+mod look;
+mod one;
 mod pool;
 
 use crate::report;
 use crate::source::Source;
 use std::process::ExitCode;
-use weir_log::reader::Bound;
+use weir_log::reader::{Bound, Logs};
 
 pub use compare::Difference;
 pub use pool::{PoolReport, Verdict};
@@ -26,6 +28,7 @@ Examples:
   weir-replay verify --data ./data --pool chat --json  one pool, as a JSON object
   weir-replay verify export.wlog                       an export
   weir log export --data ./data -o - | weir-replay verify -
+  weir-replay verify --data ./data --pool chat --step 4711
   weir-replay verify --data ./data --from 2026-11-30T01:00 --to 2026-11-30T02:00")]
 pub struct Args {
     #[command(flatten)]
@@ -46,6 +49,10 @@ pub struct Args {
     /// One JSON object on standard output.
     #[arg(long)]
     json: bool,
+
+    /// Show this step, and the state before and after it; nothing is compared.
+    #[arg(long, value_name = "SEQ", conflicts_with_all = ["from", "to", "across"])]
+    step: Option<u64>,
 
     /// Decide steps of other kernel behaviours as well, each from the logged state before it, and list the differences.
     #[arg(long)]
@@ -86,20 +93,44 @@ fn verify(args: &Args) -> std::io::Result<ExitCode> {
         let what = args.pool.as_ref().map_or("no pool".to_owned(), |pool| format!("no pool {pool:?}"));
         return report::nothing(&what, args.json);
     }
+    if let Some(seq) = args.step {
+        return show(&opened.logs, &pools, seq, args.json);
+    }
     let wanted = Wanted { from: args.from, to: args.to.unwrap_or_default(), across: args.across };
     let mut reports = Vec::new();
-    for pool in pools {
-        let found = pool::verify(&opened.logs, &pool, wanted);
-        if !args.json {
-            report::print(&found)?;
+    // A pool keeps a reader, decoders and a kernel busy; as many pools as there are cores go side by side.
+    let side_by_side = std::thread::available_parallelism().map_or(1, usize::from);
+    for some in pools.chunks(side_by_side) {
+        let found: Vec<PoolReport> = std::thread::scope(|scope| {
+            let logs = &opened.logs;
+            let all: Vec<_> =
+                some.iter().map(|name| scope.spawn(move || pool::verify(logs, name, wanted))).collect();
+            all.into_iter().filter_map(|one| one.join().ok()).collect()
+        });
+        if found.len() < some.len() {
+            return Err(std::io::Error::other("a pool's verification broke off"));
         }
-        reports.push(found);
+        if !args.json {
+            found.iter().try_for_each(report::print)?;
+        }
+        reports.extend(found);
     }
     if args.json {
         report::print_json(&reports)?;
     }
     let verified = reports.iter().all(|found| matches!(found.verdict, Verdict::Verified));
     Ok(if verified { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(logs: &Logs, pools: &[String], seq: u64, as_json: bool) -> std::io::Result<ExitCode> {
+    let mut seen = false;
+    for pool in pools {
+        match one::print(logs, pool, seq, as_json)? {
+            Ok(found) => seen |= found,
+            Err(error) => return report::refused(&error, as_json),
+        }
+    }
+    if seen { Ok(ExitCode::SUCCESS) } else { report::nothing(&format!("no step {seq}"), as_json) }
 }
 
 #[cfg(test)]

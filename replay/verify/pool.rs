@@ -175,7 +175,7 @@ impl Walk {
             fold(&mut self.folded, &derived);
         } else {
             let logged = Step { seq, at, input: derived.input.clone(), events };
-            let found = difference(&logged, &derived);
+            let found = difference(&logged, &derived, &self.folded);
             if own {
                 return Err(Verdict::Differs(Box::new(found)));
             }

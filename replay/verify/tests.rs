@@ -138,6 +138,8 @@ fn c113_a_planted_decision_is_found_with_both_values() {
     let Verdict::Differs(difference) = &report.verdict else { panic!("{report:?}") };
     assert_eq!(difference.seq, planted);
     assert_ne!(difference.logged, difference.derived);
+    assert_eq!(difference.fields.len(), 1, "{:?}", difference.fields);
+    assert!(difference.state.iter().any(|(name, _)| name == "saturation"));
     assert_eq!(report.steps, planted - 1);
 }
 

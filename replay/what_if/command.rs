@@ -189,25 +189,31 @@ fn ask(
         patience: args.patience,
         retry: args.retry.0,
         seed: args.seed,
+        detached: false,
     };
     let to = args.to.unwrap_or_default();
     let question =
         Question { pool, candidate, from: args.from, to, options, draws: args.draws, list: args.requests };
-    answer(&opened.logs, &question, model)
+    answer(&opened.logs, &question, model, true)
 }
 
-/// Runs a question on a pool's log.
+/// Runs a question on a pool's log; `shown`: with a progress bar.
 pub fn answer(
     logs: &weir_log::reader::Logs,
     question: &Question<'_>,
     model: &PoolModel,
+    shown: bool,
 ) -> Result<Answer, WhatIfError> {
     let start = start(logs, question.pool, question.from)?;
     let end = logs.head(question.pool)?.map_or(0, |head| head.seq);
-    let progress = Progress::new(question.pool, Some(end.saturating_sub(start.head.seq)));
+    let progress = shown.then(|| Progress::new(question.pool, Some(end.saturating_sub(start.head.seq))));
     let reader = logs.reader(question.pool, Bound::Seq(start.head.seq + 1), Bound::Open).after(start.head);
     std::thread::scope(|scope| {
         let batches = Batches::start(scope, reader, 1);
-        Ok(lockstep(question, model, start.state, batches, |steps| progress.add(steps))?)
+        Ok(lockstep(question, model, start.state, batches, |steps| {
+            if let Some(progress) = &progress {
+                progress.add(steps);
+            }
+        })?)
     })
 }

@@ -9,10 +9,11 @@ use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::settings::{Candidate, CandidateError};
 use sha2::{Digest, Sha256};
 use weir_kernel::{
-    AdminAction, Cancelled, Ended, Event, Input, Micros, Policy, PolicyChange, RequestId, State, Step,
-    Termination, fold,
+    AdminAction, Cancelled, Ended, Event, Input, KERNEL_BEHAVIOUR, Micros, Policy, PolicyChange, RequestId,
+    State, Step, Termination, decide, fold,
 };
 use weir_log::SegmentError;
+use weir_log::describe::event_text;
 use weir_log::reader::Bound;
 
 /// What is asked.
@@ -55,6 +56,21 @@ pub struct Answer {
     pub logged_policy: Policy,
     /// The log could not be read on.
     pub damaged: Option<SegmentError>,
+    /// The logged settings themselves, decided again.
+    pub baseline: Baseline,
+}
+
+/// Does this version decide as the log says, under the logged settings? Else no candidate can be trusted.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    /// Steps decided again.
+    pub steps: u64,
+    /// Those that were decided otherwise.
+    pub otherwise: u64,
+    /// The first of them: sequence, as logged, as decided now.
+    pub first: Option<(u64, Vec<String>, Vec<String>)>,
+    /// Steps that another version of the kernel decided: not compared.
+    pub foreign: u64,
 }
 
 impl std::fmt::Debug for World {
@@ -77,6 +93,9 @@ struct Lockstep<'a, I> {
     worlds: Vec<World>,
     answer: Answer,
     before: Micros,
+    /// Decided again under the logged settings.
+    again: Option<State>,
+    behaviour: u32,
 }
 
 /// Runs the candidates beside the log, whose steps come after `state`.
@@ -100,6 +119,7 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         policy: state.policy().clone(),
         logged_policy: state.policy().clone(),
         damaged: None,
+        baseline: Baseline::default(),
     };
     let mut pool = Pool::new(model.speeds);
     state.endpoints().for_each(|endpoint| pool.join(endpoint.slot));
@@ -114,6 +134,8 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         worlds: Vec::new(),
         answer,
         before: Micros::ZERO,
+        again: None,
+        behaviour: KERNEL_BEHAVIOUR,
     };
     let mut done = 0_u64;
     while let Some(step) = run.ahead.step() {
@@ -216,6 +238,9 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
                 let sight = self.sight(None);
                 world.feed(&sight, self.logged.now(), Input::PolicyChanged(change(candidate.clone())), None);
             }
+            if self.question.options.detached {
+                world.detach(&self.sight(None));
+            }
             self.worlds.push(world);
         }
         Ok(())
@@ -237,6 +262,9 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             (self.answer.range.1, self.answer.times.1) = (step.seq, step.at);
             self.answer.arrivals += u64::from(matches!(step.input, Input::Arrived(_)));
         }
+        if within {
+            self.baseline(step);
+        }
         fold(&mut self.logged, step);
         let keep = self.question.options.retry.is_some();
         let tallies = within.then_some(&mut self.answer.logged);
@@ -245,6 +273,31 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             self.requested = observation.requested_at;
         }
         touched
+    }
+
+    /// Decides the step again under the logged settings, from the logged state before it.
+    fn baseline(&mut self, step: &Step) {
+        if let Input::Started(started) = &step.input {
+            self.behaviour = started.kernel_behaviour;
+        }
+        let found = &mut self.answer.baseline;
+        if self.behaviour != KERNEL_BEHAVIOUR {
+            found.foreign += 1;
+            self.again = None;
+            return;
+        }
+        let mut again = self.again.take().unwrap_or_else(|| self.logged.clone());
+        let events = decide(&mut again, step.at, &step.input);
+        found.steps += 1;
+        if events == step.events {
+            self.again = Some(again);
+            return;
+        }
+        found.otherwise += 1;
+        if found.first.is_none() {
+            let texts = |events: &[Event]| events.iter().map(event_text).collect::<Vec<_>>();
+            found.first = Some((step.seq, texts(&step.events), texts(&events)));
+        }
     }
 
     /// The model's pool hears of the logged course.
@@ -316,11 +369,11 @@ fn translate(
         }
         Input::PolicyChanged(logged) => Input::PolicyChanged(policy.unwrap_or(logged).clone()),
         Input::Observed(observation) => {
-            let apart = world
-                .parted
-                .as_ref()
-                .filter(|_| !sight.options.open_loop)
-                .map(|parted| Apart { own: &parted.pool, logged: sight.pool });
+            let apart = world.parted.as_ref().filter(|_| !sight.options.open_loop).map(|parted| Apart {
+                own: &parted.pool,
+                logged: sight.pool,
+                detached: sight.options.detached,
+            });
             let round = rounds::round(observation, sight.logged, world.state(), apart.as_ref());
             if let Some(parted) = &mut world.parted {
                 servers(&mut parted.pool, step);

@@ -13,8 +13,9 @@ mod world;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use command::{Args, WhatIfError, pools, run as command};
-pub use facts::{Fact, Facts, take};
+pub use command::{Args, WhatIfError, answer, pools, run as command};
+pub use facts::{Course, Fact, Facts, Stage, subject, take};
 pub use lockstep::{Answer, Question, run};
+pub use print::changes;
 pub use tally::{Tallies, Tally};
 pub use world::{Options, PatienceRule, Shares, World};

@@ -177,7 +177,7 @@ impl World {
         if sight.requested + Micros(interval.0 / 2) >= requested {
             return;
         }
-        let apart = Apart { own: &parted.pool, logged: sight.pool };
+        let apart = Apart { own: &parted.pool, logged: sight.pool, detached: sight.options.detached };
         if let Some(observation) = rounds::silent(requested, sight.logged, &self.state, &apart) {
             self.feed(sight, at, Input::Observed(observation), None);
         }

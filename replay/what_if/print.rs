@@ -94,6 +94,24 @@ pub fn text(
     }
     let all = &world.tallies.all;
     basis(&world.shares, all.decided() - all.shed(), model, args)?;
+    let baseline = &answer.baseline;
+    if let Some((seq, logged, now)) = &baseline.first {
+        say!(
+            "NOT TRUSTWORTHY: under the logged settings {} of {} steps are decided otherwise than logged, first sequence {seq}:",
+            baseline.otherwise,
+            baseline.steps
+        )?;
+        say!("  logged: {}", logged.join("; "))?;
+        say!("  now:    {}", now.join("; "))?;
+    } else {
+        say!("baseline: {} steps decided again under the logged settings, all as logged", baseline.steps)?;
+    }
+    if baseline.foreign > 0 {
+        say!(
+            "  {} steps were decided by another version of the kernel and are not compared",
+            baseline.foreign
+        )?;
+    }
     if let Some(first) = &world.first {
         divergence(first, world.parted_times)?;
     } else {
@@ -369,6 +387,12 @@ pub fn json(pool: &str, candidate: &Candidate, answer: &Answer, model: &PoolMode
         "outcomes": beside(answer, world),
         "intervals90": intervals,
         "changed": list,
+        "baseline": {
+            "steps": answer.baseline.steps,
+            "otherwise": answer.baseline.otherwise,
+            "foreign": answer.baseline.foreign,
+            "trustworthy": answer.baseline.otherwise == 0,
+        },
         "model": model.quality,
         "damaged": answer.damaged.as_ref().map(ToString::to_string),
     })

@@ -14,6 +14,8 @@ pub struct Apart<'a> {
     pub own: &'a Pool,
     /// Of the log.
     pub logged: &'a Pool,
+    /// The candidate's alone counts, whatever was logged.
+    pub detached: bool,
 }
 
 type Sample = (u32, u32, u32);
@@ -26,6 +28,9 @@ fn sample_of(state: &State, slot: Slot) -> Option<Sample> {
 fn shifted(sample: Sample, apart: Option<&Apart<'_>>, slot: Slot, requested: Micros) -> Sample {
     let Some(apart) = apart else { return sample };
     let (own, logged) = (apart.own.gauge_at(slot, requested), apart.logged.gauge_at(slot, requested));
+    if apart.detached {
+        return (own.waiting, own.running, own.kv);
+    }
     let by = |value: u32, own: u32, logged: u32| {
         (i64::from(value) + i64::from(own) - i64::from(logged)).clamp(0, i64::from(u32::MAX)) as u32
     };

@@ -6,8 +6,11 @@ use crate::fidelity::driver::{self, Truth};
 use crate::fidelity::plan::Planned;
 use crate::model::{Collector, PoolModel, fit};
 use crate::settings::Candidate;
+use std::sync::Arc;
 use weir_kernel::{Input, Micros, Outcome, Policy, State, Step};
 use weir_log::reader::Bound;
+use weir_log::seal::Sealer;
+use weir_log::{Frame, LogError};
 use weir_truth::Spec;
 use weir_truth::rng::Rng;
 
@@ -57,6 +60,23 @@ pub(crate) fn log(words: &[&str], seconds: u64) -> Vec<Step> {
     steps
 }
 
+/// Seals the steps as a log.
+pub(crate) fn seal(dir: &std::path::Path, steps: &[Step]) {
+    let pool: Arc<str> = Arc::from("truth");
+    let mut prev = [0; 32];
+    let frames: Vec<Frame> = steps
+        .chunks(50)
+        .map(|chunk| {
+            let frame = Frame::encode(&pool, prev, chunk[0].at, chunk).unwrap();
+            prev = frame.hash;
+            frame
+        })
+        .collect();
+    Sealer::new(dir, [1; 16])
+        .seal("truth", Micros(1), frames.into_iter().map(Ok::<Frame, LogError>))
+        .unwrap();
+}
+
 fn fitted(steps: &[Step]) -> PoolModel {
     let mut seen = Collector::default();
     steps.iter().for_each(|step| seen.take(step));
@@ -70,7 +90,8 @@ struct Asked<'a> {
     draws: u32,
 }
 
-const PLAIN: Options = Options { open_loop: false, patience: PatienceRule::Observed, retry: None, seed: 1 };
+const PLAIN: Options =
+    Options { open_loop: false, patience: PatienceRule::Observed, retry: None, seed: 1, detached: false };
 
 fn asked<'a>(words: &'a [&'a str]) -> Asked<'a> {
     Asked { words, from: Bound::Open, options: PLAIN, draws: 0 }
@@ -107,7 +128,7 @@ fn c113_equal_settings_give_back_what_happened() {
         for from in [Bound::Open, Bound::Seq(steps.len() as u64 / 2)] {
             let answer = ask(&steps, &model, &Asked { from, draws: 2, ..asked(&["maxRequests=0"]) });
             for world in &answer.worlds {
-                assert_eq!(world.first, None, "{words:?}");
+                assert_eq!((world.first.as_ref(), answer.baseline.otherwise), (None, 0), "{words:?}");
                 assert_eq!(world.tallies, answer.logged);
                 assert_eq!(
                     (world.shares.shifted, world.shares.flipped, world.shares.lease_modelled),
@@ -201,4 +222,23 @@ fn unknown_settings_are_refused_before_anything_runs() {
     let steps = log(&[], 5);
     let error = run(&question, &PoolModel::of_nothing(), State::new(), std::iter::once(Ok(steps)), |_| {});
     assert!(error.unwrap_err().to_string().contains("flowControl.defaultRequestTTL"));
+}
+
+#[test]
+fn c113_a_planted_decision_makes_candidates_untrustworthy() {
+    let mut steps = log(&[], 60);
+    let planted = steps.iter_mut().skip(200).find_map(|step| {
+        let seq = step.seq;
+        step.events.iter_mut().find_map(|event| match event {
+            weir_kernel::Event::Dispatched(e) => {
+                e.waited = Micros(e.waited.0 + 1);
+                Some(seq)
+            }
+            _ => None,
+        })
+    });
+    let answer = ask(&steps, &fitted(&steps), &asked(&["defaultRequestTTL=5s"]));
+    let (seq, logged, now) = answer.baseline.first.clone().unwrap();
+    assert_eq!((Some(seq), answer.baseline.otherwise), (planted, 1));
+    assert_ne!(logged, now);
 }

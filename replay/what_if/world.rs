@@ -31,6 +31,8 @@ pub struct Options {
     pub retry: Option<Micros>,
     /// Where the draws begin.
     pub seed: u64,
+    /// The pool is the model's alone from the beginning: nothing that the log shows of it is used but who is there.
+    pub detached: bool,
 }
 
 /// What a run of a candidate can look at.
@@ -279,6 +281,12 @@ impl World {
         }
     }
 
+    /// The candidate goes its own way from the start.
+    pub fn detach(&mut self, sight: &Sight<'_>) {
+        let nothing = Step { seq: 0, at: self.state.now(), input: Input::TimePassed, events: Vec::new() };
+        self.part(sight, &nothing);
+    }
+
     /// The runs part: from here on the model says what the log cannot.
     fn part(&mut self, sight: &Sight<'_>, done: &Step) {
         self.parted_times += 1;
@@ -331,13 +339,16 @@ impl World {
     fn work(&self, sight: &Sight<'_>, parted: &mut Parted, id: u64) -> (Work, Micros) {
         let fact = sight.facts.get(&id).or_else(|| self.extra.get(&id));
         let prompt = fact.map_or(1, |fact| fact.prompt);
-        if let Some(known) = sight.known.get(&RequestId(id)).filter(|known| known.whole) {
+        let known = sight.known.get(&RequestId(id)).filter(|known| known.whole);
+        let nominal = known.and_then(|known| known.usage).filter(|_| sight.options.detached);
+        if let (Some(known), None) = (known, nominal) {
             let tokens = known.usage.map_or(known.work.tokens, |usage| usage.completion);
             parted.tokens.insert(id, tokens);
             return (known.work, known.ran);
         }
         let priority = fact.map_or(0, |fact| fact.group.band);
-        let tokens = sight.model.draw_tokens(priority, prompt, &mut Draw::new(self.seed, id));
+        let drawn = || sight.model.draw_tokens(priority, prompt, &mut Draw::new(self.seed, id));
+        let tokens = nominal.map_or_else(drawn, |usage| usage.completion.max(1));
         parted.tokens.insert(id, tokens);
         let speeds = &sight.model.speeds;
         let alone =
@@ -467,7 +478,7 @@ impl World {
 
     /// The runs are equal again if nothing is elsewhere and all has the same work left.
     pub fn couple(&mut self, sight: &Sight<'_>) {
-        let Some(parted) = &self.parted else { return };
+        let Some(parted) = self.parted.as_ref().filter(|_| !sight.options.detached) else { return };
         let equal = self.differing.is_empty()
             && parted.pending.is_idle()
             && (sight.options.open_loop || parted.pool.is_as(sight.pool));
