@@ -8,6 +8,7 @@ mod error;
 mod filter;
 mod info;
 mod live;
+mod pseudonym;
 mod source;
 mod table;
 mod transfer;
@@ -54,6 +55,8 @@ enum Command {
     Export(transfer::ExportArgs),
     /// Make a new data directory of exports, segment files and what is sealed in other data directories.
     Import(transfer::ImportArgs),
+    /// Under which name a log with pseudonyms has a caller or a flow.
+    Pseudonym(pseudonym::Args),
     /// Raise the format that is written to that of this version: earlier ones can then no longer read what follows.
     FinalizeUpgrade(upkeep::FinalizeArgs),
 }
@@ -68,6 +71,7 @@ pub fn run(args: Args) -> ExitCode {
         Command::Seal(args) => upkeep::run_seal(&args),
         Command::Export(args) => transfer::run_export(&args),
         Command::Import(args) => transfer::run_import(&args),
+        Command::Pseudonym(args) => pseudonym::run(&args),
         Command::FinalizeUpgrade(args) => upkeep::run_finalize(&args),
     };
     match done {

@@ -73,6 +73,8 @@ pub struct LogSettings {
     pub snapshot_every: u64,
     /// How often sealing, snapshots and retention are looked after.
     pub upkeep_interval: Micros,
+    /// The file of the key by which callers' ids and fairness ids are written as pseudonyms.
+    pub pseudonymise: Option<PathBuf>,
 }
 
 /// When a decision may be heard.

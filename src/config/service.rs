@@ -226,6 +226,7 @@ fn log(reading: &mut Reading, weir: &Section<'_>) -> LogSettings {
         retention_bytes,
         snapshot_every: section.amount(reading, "snapshotEvery"),
         upkeep_interval: section.span(reading, "upkeepInterval"),
+        pseudonymise: section.text(reading, "pseudonymise").map(PathBuf::from),
     }
 }
 

@@ -36,7 +36,12 @@ impl PoolHandle {
     /// An operator's order. Handed in at once; only the answer is waited for.
     ///
     /// A drain begins the end of this pool: it takes no new requests, and its thread ends once nothing is left.
-    pub fn order(&self, order: Admin) -> Answer<Obeyed> {
+    pub fn order(&self, mut order: Admin) -> Answer<Obeyed> {
+        if let (Some(pseudonyms), AdminAction::PurgeFlow { fairness_id, .. }) =
+            (&self.0.pseudonyms, &mut order.action)
+        {
+            *fairness_id = pseudonyms.flow(fairness_id);
+        }
         self.ask_for(|to| Message::Order(order, to), |obeyed| obeyed, Obeyed::Unavailable)
     }
 }

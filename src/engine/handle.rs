@@ -6,6 +6,7 @@ use super::decision::{Change, Fate, LeaseNotice, Unavailable};
 use super::inbox::{Inbox, Look, Message, Reply};
 use super::pending::Pending;
 use super::poison::Poison;
+use super::pseudonym::Pseudonyms;
 use super::timings::Timings;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub regimes: watch::Sender<RegimeNote>,
     /// Until when requests were queued or running, in microseconds; the largest number while they are.
     pub worked_until: AtomicU64,
+    /// What takes the place of callers' ids in the log.
+    pub pseudonyms: Option<Arc<Pseudonyms>>,
     /// The figures of the batches that were handed over.
     pub timings: std::sync::Mutex<Timings>,
     /// For whoever takes it first: the state before the first step of this run, and every batch since.
@@ -171,7 +174,11 @@ impl PoolHandle {
         Ok(Watched { pending: self.arrive(arrival, Some(Box::new(told)))?, queued, ended })
     }
 
-    fn arrive(&self, arrival: Arrival, told: Option<Box<Told>>) -> Result<Pending, Unavailable> {
+    fn arrive(&self, mut arrival: Arrival, told: Option<Box<Told>>) -> Result<Pending, Unavailable> {
+        if let Some(pseudonyms) = &self.0.pseudonyms {
+            arrival.caller_id = pseudonyms.caller(&arrival.caller_id);
+            arrival.fairness_id = pseudonyms.flow(&arrival.fairness_id);
+        }
         if self.0.poison.refuses_arrival(&arrival) {
             self.0.inbox.refused(arrival.received_at);
             return Err(Unavailable::Poisoned);

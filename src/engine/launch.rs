@@ -7,6 +7,7 @@ use super::inbox::Inbox;
 use super::journal::{Journal, Port};
 use super::poison::Poison;
 use super::pool::{Decide, End, Pool};
+use super::pseudonym::Pseudonyms;
 use super::service::{EngineError, PoolOptions};
 use super::turn::policy_changed;
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub(super) struct Launch {
     pub rebuild: Rebuild,
     /// What made it fail before.
     pub poison: Poison,
+    /// What takes the place of callers' ids in the log.
+    pub pseudonyms: Option<Arc<Pseudonyms>>,
 }
 
 /// A pool whose thread runs.
@@ -65,6 +68,7 @@ impl Launch {
             inbox,
             steps,
             status: Mutex::new(status),
+            pseudonyms: self.pseudonyms,
             timings: Mutex::default(),
             beginning: Mutex::new(Some((self.state.restate(), following))),
             poison: self.poison,

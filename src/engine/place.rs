@@ -42,6 +42,8 @@ pub struct LogOptions {
     pub snapshot_every: u64,
     /// How often older batches are sealed, snapshots made and the log trimmed (default 5 s).
     pub keeping_every: Duration,
+    /// The file of the key by which callers' ids and fairness ids are written as pseudonyms; none: as they are.
+    pub pseudonym_key: Option<PathBuf>,
 }
 
 impl Default for LogOptions {
@@ -52,6 +54,7 @@ impl Default for LogOptions {
             retention: Retention::default(),
             snapshot_every: 200_000,
             keeping_every: Duration::from_secs(5),
+            pseudonym_key: None,
         }
     }
 }
@@ -77,6 +80,7 @@ impl LogOptions {
             retention,
             snapshot_every: settings.snapshot_every,
             keeping_every: Duration::from_micros(settings.upkeep_interval.0),
+            pseudonym_key: settings.pseudonymise.clone(),
         }
     }
 }

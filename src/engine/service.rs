@@ -10,6 +10,7 @@ use super::launch::{Launch, Running};
 use super::place::{LogOptions, Opened, Place, open};
 use super::poison::Poison;
 use super::pool::{Decide, End};
+use super::pseudonym::{PseudonymError, Pseudonyms};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -65,6 +66,9 @@ pub enum EngineError {
         /// What is wrong with it.
         fault: &'static str,
     },
+    /// There is no key for the pseudonyms of the log.
+    #[error(transparent)]
+    Pseudonyms(#[from] PseudonymError),
     /// The operating system gave no thread.
     #[error("pool {pool}: no thread: {error}")]
     Thread {
@@ -122,6 +126,8 @@ impl Engine {
                 return Err(EngineError::Name { pool: pool.clone(), fault });
             }
         }
+        let pseudonyms =
+            options.log.pseudonym_key.as_deref().map(Pseudonyms::load).transpose()?.map(Arc::new);
         let names: Vec<&str> = options.pools.keys().map(String::as_str).collect();
         let Opened { writer, keeping, mut states, last_logged } = open(&options.place, &options.log, &names)?;
         let dir = match &options.place {
@@ -147,6 +153,7 @@ impl Engine {
                 decide,
                 rebuild: rebuild(dir.clone(), writer.frames(), &name),
                 poison: Poison::load(dir.as_deref(), &name),
+                pseudonyms: pseudonyms.clone(),
             };
             let Running { handle, thread } =
                 launch.start(|port| Box::new(Writing::new(Arc::clone(&writer), &name, port)))?;

@@ -154,6 +154,14 @@ static LOG: Table = Table {
             "5s",
             "How often sealing, snapshots and retention are looked after.",
         ),
+        Setting::open(
+            "pseudonymise",
+            Kind::Path,
+            "names as they are",
+            "The file of a key (32 bytes or more): callers' own ids and fairness ids enter the log, and all that is made of it, as keyed \
+             hashes. Keep it outside the data directory; once it is destroyed, nothing in the log leads back to anybody. \
+             `weir log pseudonym` tells under which name somebody is there.",
+        ),
     ],
 };
 

@@ -125,6 +125,7 @@ impl Setup {
             decide: self.decide,
             rebuild,
             poison: Poison::load(None, "p"),
+            pseudonyms: None,
         };
         let running = launch
             .start(|port| {

@@ -97,6 +97,7 @@ impl Collector for Exposition {
         }
         service(&mut encoder, &inner.gauges)?;
         more::kernel(&mut encoder, &inner.gauges)?;
+        more::projections(&mut encoder, &inner.pools)?;
         more::traces(&mut encoder, inner.traces)?;
         log(&mut encoder, &inner.log)?;
         gateway(&mut encoder, &self.metrics.gateway)

@@ -125,6 +125,17 @@ fn steps(
     Ok(())
 }
 
+/// How far what is derived from the log is.
+pub fn projections(encoder: &mut DescriptorEncoder<'_>, pools: &Pools) -> Result<(), Error> {
+    let help = "The last step of the log that a projection holds.";
+    let mut series = Series::gauge(encoder, "projection_sequence", help)?;
+    for (pool, figures) in pools {
+        let labels = vec![("projection", "metrics"), ("inference_pool", &**pool)];
+        series.value(labels, figures.seq as f64)?;
+    }
+    Ok(())
+}
+
 /// What became of spans, where they are made.
 pub fn traces(encoder: &mut DescriptorEncoder<'_>, counts: Option<Counts>) -> Result<(), Error> {
     let Some(counts) = counts else { return Ok(()) };

@@ -1,0 +1,148 @@
+//! The files of `deploy/`, each checked by the tool that reads it, as far as that is on this machine.
+
+use crate::{file, files, read, said, tool};
+use serde_json::Value;
+use std::process::Command;
+
+fn weir(args: &[&str]) -> std::process::Output {
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_weir")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    command.unwrap()
+}
+
+#[test]
+fn settings_are_valid() {
+    for settings in ["deploy/weir.yaml", "deploy/kubernetes/base/weir.yaml"] {
+        let output = weir(&["config", "check", settings]);
+        assert!(output.status.success(), "{settings}: {}", said(&output));
+    }
+}
+
+#[test]
+fn manifests_render_and_are_as_they_should_be() {
+    for (folder, more) in [
+        ("base", &[][..]),
+        ("overlays/envoy-gateway", &["EnvoyExtensionPolicy", "--grpc-listen"]),
+        ("overlays/proxy", &["--upstream"]),
+    ] {
+        let path = format!("deploy/kubernetes/{folder}");
+        let Some(output) = tool("kubectl", &["kustomize", &path], b"") else { return };
+        let text = said(&output);
+        assert!(output.status.success(), "{folder}: {text}");
+        for kind in [
+            "Namespace",
+            "ServiceAccount",
+            "StatefulSet",
+            "Service",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "ServiceMonitor",
+            "ConfigMap",
+        ] {
+            assert!(text.contains(&format!("kind: {kind}\n")), "{folder}: no {kind}");
+        }
+        for line in [
+            "runAsNonRoot: true",
+            "readOnlyRootFilesystem: true",
+            "allowPrivilegeEscalation: false",
+            "automountServiceAccountToken: false",
+            "path: /readyz",
+            "path: /healthz",
+            "mountPath: /var/lib/weir",
+        ] {
+            assert!(text.contains(line), "{folder}: no {line}");
+        }
+        for part in more {
+            assert!(text.contains(part), "{folder}: no {part}");
+        }
+        // A selector that selects everything is a mistake.
+        assert!(!text.contains("matchLabels: {}"), "{folder}: {text}");
+        // The pod has the time that a stop may take: drain 30 s, answers 5 s, traces 4 s.
+        assert!(text.contains("terminationGracePeriodSeconds: 60"));
+    }
+}
+
+/// Where an Envoy is, if there is one (as tests/envoy finds it).
+#[test]
+fn envoy_takes_its_settings() {
+    let venv = file(".venv-envoy/bin/envoy");
+    let named = std::env::var("WEIR_ENVOY").ok();
+    let program =
+        named.unwrap_or_else(|| if venv.is_file() { venv.display().to_string() } else { "envoy".to_owned() });
+    for settings in files("deploy/envoy", ".yaml") {
+        let Some(output) = tool(&program, &["--mode", "validate", "-c", &settings, "-l", "error"], b"")
+        else {
+            return;
+        };
+        assert!(output.status.success(), "{settings}: {}", said(&output));
+    }
+}
+
+#[test]
+fn the_image_has_all_it_is_built_from_and_runs_as_nobody() {
+    let (image, ignored) = (read("deploy/Dockerfile"), read("deploy/Dockerfile.dockerignore"));
+    assert!(image.contains("USER 65532:65532") && image.contains("--locked"));
+    let manifest = read("Cargo.toml");
+    let members = manifest.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    for member in members.split('"').skip(1).step_by(2).filter(|member| *member != ".") {
+        let top = member.split('/').next().unwrap();
+        assert!(ignored.contains(&format!("!{top}\n")), "the image is built without {member}");
+    }
+    let version = manifest.split("rust-version = \"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(
+        image.contains(&format!("FROM rust:{version}-")),
+        "the image is built with another Rust than {version}"
+    );
+}
+
+#[test]
+fn every_file_that_compose_mounts_is_there() {
+    let text = read("deploy/compose.yaml");
+    let mut mounts = 0;
+    for line in text.lines() {
+        for part in line.split(['"', ' ', '[']).filter(|part| part.starts_with("./")) {
+            let path = part.split(':').next().unwrap();
+            assert!(file("deploy").join(path).exists(), "compose.yaml mounts {path}");
+            mounts += 1;
+        }
+    }
+    assert!(mounts >= 5, "{mounts}");
+    for service in ["weir:", "simpool:", "envoy:", "traces:", "prometheus:", "grafana:"] {
+        assert!(text.contains(&format!("\n  {service}\n")), "{service}");
+    }
+    // What starts Weir there starts Weir here.
+    for (command, flags) in [
+        ("serve", &["--config", "--data", "--insecure"][..]),
+        ("simpool", &["--endpoints", "--base-port", "--host"]),
+    ] {
+        let help = said(&weir(&[command, "--help"]));
+        assert!(flags.iter().all(|flag| help.contains(flag)), "{command}");
+    }
+}
+
+#[test]
+fn the_unit_is_one_and_waits_for_a_stop() {
+    let unit = read("deploy/systemd/weir.service");
+    for section in ["[Unit]", "[Service]", "[Install]"] {
+        assert!(unit.contains(section));
+    }
+    assert!(unit.contains("TimeoutStopSec=60s") && unit.contains("DynamicUser=yes"));
+    let path = file("deploy/systemd/weir.service").display().to_string();
+    if let Some(output) = tool("systemd-analyze", &["verify", &path], b"") {
+        // The program is not installed on the machine that checks.
+        let text = said(&output);
+        let faults: Vec<&str> = text.lines().filter(|line| !line.contains("is not executable")).collect();
+        assert!(faults.iter().all(|line| !line.contains("weir.service")), "{faults:#?}");
+    }
+}
+
+#[test]
+fn provisioning_of_grafana_points_where_compose_mounts() {
+    let provider = read("deploy/grafana/provisioning/dashboards/weir.yaml");
+    assert!(provider.contains("/var/lib/grafana/dashboards"));
+    for place in files("deploy/grafana/dashboards", ".json") {
+        let board: Value = serde_json::from_str(&read(&place)).unwrap();
+        let first = &board["templating"]["list"][0];
+        assert_eq!(first["type"], "datasource", "{place}");
+    }
+}
