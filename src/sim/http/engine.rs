@@ -49,6 +49,8 @@ struct Inner {
     rng: Rng,
     ttft: Histogram,
     freed: VecDeque<Freed>,
+    /// Labels of requests that were taken, the youngest.
+    taken: VecDeque<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -137,6 +139,7 @@ impl Engine {
             rng: Rng::new(!seed),
             ttft: Histogram::default(),
             freed: VecDeque::new(),
+            taken: VecDeque::new(),
         };
         Engine {
             inner: Mutex::new(inner),
@@ -180,6 +183,10 @@ impl Engine {
         inner.last_id += 1;
         let id = inner.last_id;
         inner.server.submit(now, Job { id, prompt, output })?;
+        if inner.taken.len() >= FREED_MAX {
+            inner.taken.pop_front();
+        }
+        inner.taken.push_back(label.into());
         inner.callers.insert(id, Caller { submitted: now, label: label.into(), to });
         drop(inner);
         self.wake.notify_one();
@@ -191,6 +198,11 @@ impl Engine {
         let mut inner = self.lock();
         inner.advance(self.now());
         View { gauges: inner.server.gauges(), totals: inner.server.totals(), ttft: inner.ttft.clone() }
+    }
+
+    /// Labels of requests that were taken, oldest first, at most the last 4,096.
+    pub fn taken(&self) -> Vec<Box<str>> {
+        self.lock().taken.iter().cloned().collect()
     }
 
     /// Requests that were given up, oldest first, at most the last 4,096.

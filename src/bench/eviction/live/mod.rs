@@ -55,9 +55,9 @@ async fn measure(budget: Budget, keep: Option<&Path>) -> Result<Findings, Failur
         std::fs::create_dir_all(&dir)?;
         let world = World::start(&dir, front, sizing).await?;
         let heard = callers::drive(&world, stretch).await?;
-        let freed = world.stop().await?;
+        let report = world.stop().await?;
         let data = World::data(&dir);
-        let seen = tokio::task::spawn_blocking(move || read::read(&data, &freed)).await??;
+        let seen = tokio::task::spawn_blocking(move || read::read(&data, &report)).await??;
         tell(&mut findings, name, &seen);
         findings.notes.push(format!(
             "{name}: {} of high priority served, {} sheddable calls heard that they were evicted; {} steps of the log \
@@ -80,8 +80,8 @@ fn tell(findings: &mut Findings, front: &str, seen: &Seen) {
         Case::alone(case("decisions"), seen.reliefs.len() as f64, ""),
         Case::alone(case("revocations"), seen.issued as f64, ""),
         Case::alone(case("confirmed"), seen.confirmed.len() as f64, "").target("all"),
-        Case::beside(case("aborts-seen"), seen.freed.len() as f64, "", seen.confirmed.len() as f64)
-            .target("ratio 1: each victim's server"),
+        Case::beside(case("aborts-seen"), seen.freed.len() as f64, "", seen.reached as f64)
+            .target("ratio 1: by each server that a victim had reached"),
         Case::beside(case("reclaims-seen"), seen.reclaimed.len() as f64, "", seen.confirmed.len() as f64),
     ]);
     let spans = [("confirmed", &seen.confirmed), ("freed", &seen.freed), ("reclaimed", &seen.reclaimed)];

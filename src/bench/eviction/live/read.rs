@@ -1,7 +1,7 @@
 //! From a log and the servers' reports to figures; every step is derived again on the way.
 
+use super::world::Report;
 use super::{Failure, sorted};
-use crate::sim::http::Freed;
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_kernel::{Event, Input, Micros, RequestId, RevocationEnd, RevocationOrder, State, Step, step};
@@ -16,6 +16,8 @@ pub struct Seen {
     pub issued: u64,
     /// From the order to the end of the stream.
     pub confirmed: Vec<f64>,
+    /// Confirmed ones whose request had reached its server.
+    pub reached: u64,
     /// From the order to slot and KV free, by the server's report, of those confirmed.
     pub freed: Vec<f64>,
     /// From the order to the samples that show it.
@@ -36,7 +38,7 @@ pub struct Relief {
 }
 
 /// Reads a log from its start.
-pub fn read(data: &Path, freed: &[Freed]) -> Result<Seen, Failure> {
+pub fn read(data: &Path, report: &Report) -> Result<Seen, Failure> {
     let logs = Logs::open(data)?;
     let mut reading = Reading::default();
     let mut state = State::new();
@@ -47,7 +49,7 @@ pub fn read(data: &Path, freed: &[Freed]) -> Result<Seen, Failure> {
         }
         reading.take(&logged, state.policy().eviction.confirmation_grace);
     }
-    Ok(reading.done(freed))
+    Ok(reading.done(report))
 }
 
 struct Order {
@@ -124,8 +126,7 @@ impl Reading {
         }
     }
 
-    fn done(mut self, freed: &[Freed]) -> Seen {
-        let freed: BTreeMap<&str, u64> = freed.iter().map(|freed| (&*freed.request_id, freed.at)).collect();
+    fn done(mut self, report: &Report) -> Seen {
         self.seen.issued = self.orders.len() as u64;
         let mut slowest: BTreeMap<u64, Micros> = BTreeMap::new();
         for order in self.orders.values() {
@@ -138,8 +139,9 @@ impl Reading {
                 continue;
             }
             self.seen.confirmed.push(ms(took));
-            let caller = self.callers.get(&order.request).map(|(caller, _)| caller.as_str());
-            if let Some(at) = caller.and_then(|caller| freed.get(caller)) {
+            let Some((caller, _)) = self.callers.get(&order.request) else { continue };
+            self.seen.reached += u64::from(report.taken.contains(caller));
+            if let Some(at) = report.freed.get(caller) {
                 self.seen.freed.push((*at as f64 - order.at.0 as f64) / 1e3);
             }
         }

@@ -4,8 +4,9 @@ use super::Failure;
 use super::envoy::Envoy;
 use crate::engine::Place;
 use crate::gateway::Service;
-use crate::sim::http::{Freed, Pool, PoolSpec};
+use crate::sim::http::{Pool, PoolSpec};
 use crate::sim::truth::Spec;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,14 @@ pools:
 ";
 /// How long the pool may take to be full.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the servers say, by the caller's id of a request.
+pub struct Report {
+    /// Requests that reached one.
+    pub taken: BTreeSet<String>,
+    /// When what an aborted one had held was free, in microseconds since the Unix epoch.
+    pub freed: BTreeMap<String, u64>,
+}
 
 pub struct World {
     service: Service,
@@ -107,9 +116,16 @@ impl World {
         tokio::time::timeout(PATIENCE, wait).await.map_err(|_| "the pool does not fill up")?
     }
 
-    /// Ends everything; what the servers report of requests that were given up.
-    pub async fn stop(self) -> Result<Vec<Freed>, Failure> {
+    /// Ends everything; what the servers report.
+    pub async fn stop(self) -> Result<Report, Failure> {
         self.service.stop(Duration::ZERO).await?;
-        Ok(self.servers.servers().flat_map(|(_, engine)| engine.freed()).collect())
+        let engines = || self.servers.servers().map(|(_, engine)| engine);
+        Ok(Report {
+            taken: engines().flat_map(|engine| engine.taken()).map(String::from).collect(),
+            freed: engines()
+                .flat_map(|engine| engine.freed())
+                .map(|freed| (freed.request_id, freed.at))
+                .collect(),
+        })
     }
 }
