@@ -17,7 +17,7 @@ use figures::Figures;
 use goals::{Curve, Goal, Point};
 use plan::INTERACTIVE;
 use runs::{Rules, Way};
-use weir_kernel::Micros;
+use weir_kernel::{Micros, Sizing};
 
 /// What the tenants ask for, as a multiple of what the pool can give; a backlog of batch work stands before it as well.
 const LOAD: f64 = 1.2;
@@ -27,6 +27,8 @@ const STANDING: usize = 600;
 const PASSES: u32 = 3;
 /// Where the ceiling of the batch band stands in the rows that have one; the curves move it.
 const CEILING: f64 = 0.4;
+/// The starvation bound of the batch band in the row that has one.
+const BOUND: Micros = Micros::from_secs(60);
 const CEILINGS: [f64; 9] = [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0];
 
 /// One line of the comparison.
@@ -69,18 +71,22 @@ pub fn run(_budget: Budget) -> Result<Findings, BenchError> {
 
 /// The rows: who decides, with which ceiling of the batch band, and what else.
 fn lines(plan: &[Planned], until: Micros) -> Result<Vec<Line>, crate::observer::TooMany> {
-    let weir = |ceiling, evict, engine| Way { evict, engine, ..Way::new(Rules::Weir, ceiling) };
+    let weir = |ceiling, reclaim, engine| Way { reclaim, engine, ..Way::new(Rules::Weir, ceiling) };
+    let (deficit, demand) = (Some(Sizing::Deficit), Some(Sizing::Demand));
     let ways = [
         ("seed", Way::new(Rules::Seed, 1.0)),
         ("seed ceiling", Way::new(Rules::Seed, CEILING)),
-        ("weir", weir(1.0, false, false)),
-        ("weir reclaim", weir(1.0, true, false)),
-        ("weir engine", weir(1.0, false, true)),
-        ("weir reclaim engine", weir(1.0, true, true)),
-        ("weir ceiling", weir(CEILING, false, false)),
-        ("weir ceiling reclaim", weir(CEILING, true, false)),
-        ("weir ceiling engine", weir(CEILING, false, true)),
-        ("weir ceiling reclaim engine", weir(CEILING, true, true)),
+        ("weir", weir(1.0, None, false)),
+        ("weir reclaim", weir(1.0, deficit, false)),
+        ("weir reclaim demand", weir(1.0, demand, false)),
+        ("weir engine", weir(1.0, None, true)),
+        ("weir reclaim engine", weir(1.0, deficit, true)),
+        ("weir reclaim demand engine", weir(1.0, demand, true)),
+        ("weir ceiling", weir(CEILING, None, false)),
+        ("weir ceiling reclaim", weir(CEILING, deficit, false)),
+        ("weir ceiling engine", weir(CEILING, None, true)),
+        ("weir ceiling reclaim engine", weir(CEILING, deficit, true)),
+        ("weir ceiling bound", Way { bound: BOUND, ..weir(CEILING, None, false) }),
     ];
     let mut lines = vec![
         Line { name: "unloaded", figures: runs::unloaded(plan, until) },
@@ -183,6 +189,10 @@ fn notes(plan: &[Planned], until: Micros, capacity: f64) -> Vec<String> {
              interactive goodput: first token within {1} s",
             figures::EDGE.as_millis() / 1_000,
             figures::SOON.as_millis() / 1_000,
+        ),
+        format!(
+            "ceiling: {CEILING} for the batch band; bound: a starvation bound of {} s for it; reclaim: eviction.sizing deficit, or demand",
+            BOUND.as_millis() / 1_000
         ),
         "Jain's index: what each tenant of a class got by what max-min fairness would give it of the same sum".to_owned(),
         "an aborted request is out of its engine 10 ms after the order, and its work is lost; nobody sends it again".to_owned(),

@@ -9,7 +9,8 @@ use crate::sim::truth::Spec;
 use crate::sim::world::{PushAll, WorldSpec, run};
 use std::collections::BTreeMap;
 use weir_kernel::{
-    BandSettings, Eviction, Face, Fairness, HoldbackDomain, Micros, Policy, Ratio, UsageLimit,
+    BandBounds, BandSettings, Bounds, Eviction, Face, Fairness, HoldbackDomain, Micros, Policy, Ratio,
+    Sizing, UsageLimit,
 };
 
 /// Servers of the pool.
@@ -30,8 +31,10 @@ pub struct Way {
     pub rules: Rules,
     /// The ceiling of the batch band, in (0, 1]; the interactive band has 1.
     pub ceiling: f64,
-    /// Taking sheddable leases back.
-    pub evict: bool,
+    /// Taking sheddable leases back, and how many at a time.
+    pub reclaim: Option<Sizing>,
+    /// The starvation bound of the batch band; zero = none.
+    pub bound: Micros,
     /// The engine schedules by the bands' priorities as well.
     pub engine: bool,
 }
@@ -39,7 +42,7 @@ pub struct Way {
 impl Way {
     /// These rules with this ceiling of the batch band and nothing else.
     pub const fn new(rules: Rules, ceiling: f64) -> Way {
-        Way { rules, ceiling, evict: false, engine: false }
+        Way { rules, ceiling, reclaim: None, bound: Micros::ZERO, engine: false }
     }
 }
 
@@ -80,11 +83,20 @@ pub fn policy(way: &Way) -> Policy {
         UsageLimit::Static { threshold: Ratio::ONE }
     };
     let (top, lowest) = (PRIORITIES[0].1, PRIORITIES[1].1);
+    let mut bounds = Bounds::default();
+    if !way.bound.is_zero() {
+        bounds.bands.insert(lowest, BandBounds { starvation: way.bound, ..BandBounds::default() });
+    }
     Policy {
         in_flight_credit: way.rules == Rules::Weir,
         bands: BTreeMap::from([(top, band.clone()), (0, band.clone()), (lowest, batch)]),
         usage_limit,
-        eviction: Eviction { enabled: way.evict, ..Eviction::default() },
+        eviction: Eviction {
+            enabled: way.reclaim.is_some(),
+            sizing: way.reclaim.unwrap_or(Sizing::Deficit),
+            ..Eviction::default()
+        },
+        bounds,
         ..Policy::default()
     }
 }

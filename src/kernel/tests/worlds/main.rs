@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;
+mod queues;
 mod taken;
 mod world;
 
@@ -14,13 +15,23 @@ use oracle::Oracle;
 use weir_kernel::*;
 use world::{Dice, Mood, arrival, change, input, mood, start};
 
+/// What happens in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Anything.
+    Any,
+    /// Leases are taken back (see `taken.rs`).
+    Taking,
+    /// Queues stand (see `queues.rs`).
+    Queues,
+}
+
 /// One world as it runs.
 struct World {
     seed: u64,
     dice: Dice,
     mood: Mood,
-    /// What leases are taken back in (see `taken.rs`).
-    taking: bool,
+    kind: Kind,
     now: Micros,
     state: State,
     oracle: Oracle,
@@ -55,7 +66,7 @@ impl World {
             seed,
             dice: Dice::new(seed),
             mood: Mood::Mixed,
-            taking: false,
+            kind: Kind::Any,
             now,
             state: State::new(),
             oracle: Oracle::new(),
@@ -117,16 +128,30 @@ impl World {
     }
 
     fn input(&mut self) -> Input {
-        let next = if self.taking { taken::input } else { input };
+        let next = match self.kind {
+            Kind::Any => input,
+            Kind::Taking => taken::input,
+            Kind::Queues => queues::input,
+        };
         next(&mut self.dice, self.mood, &self.state, self.now)
     }
 
     fn turn(&mut self) {
         if self.dice.one_in(40) {
             let both = [Mood::Open, Mood::Full, Mood::Full];
-            self.mood = if self.taking { self.dice.pick(&both) } else { mood(&mut self.dice) };
+            self.mood = match self.kind {
+                Kind::Any => mood(&mut self.dice),
+                Kind::Taking => self.dice.pick(&both),
+                Kind::Queues => {
+                    self.dice.pick(&[Mood::Open, Mood::Open, Mood::Open, Mood::Full, Mood::Empty])
+                }
+            };
         }
-        let longest = if self.dice.one_in(10) { 400_000 } else { 4_000 };
+        let longest = match self.kind {
+            _ if self.dice.one_in(10) => 400_000,
+            Kind::Any | Kind::Taking => 4_000,
+            Kind::Queues => 60_000,
+        };
         let next = self.now + Micros(self.dice.below(longest));
         self.sleep_until(next);
         match self.dice.below(400) {
@@ -171,7 +196,7 @@ fn lived(seed: u64, turns: usize) -> World {
 
 /// One world of `taken.rs`.
 fn run_taken(seed: u64, turns: usize, sizing: Sizing) -> (Vec<Step>, State) {
-    let mut world = World { taking: true, mood: Mood::Open, ..World::new(seed) };
+    let mut world = World { kind: Kind::Taking, mood: Mood::Open, ..World::new(seed) };
     world.take(world.now, start());
     let settings = taken::settings(&mut world.dice, sizing);
     world.take(world.now, settings);
@@ -256,6 +281,40 @@ fn thousand_worlds(sizing: Sizing) -> [u64; 4] {
         );
     }
     sized
+}
+
+/// Invariants 4 and 8 where orders turn, bounds are reached and arrivals are hopeless.
+#[test]
+fn standing_queues_keep_to_their_rules() {
+    let (mut turned, mut reached, mut hopeless) = ([0; 2], 0, 0);
+    for seed in seeds(160) {
+        let mut world = World { kind: Kind::Queues, mood: Mood::Open, ..World::new(seed) };
+        world.take(world.now, start());
+        let settings = queues::settings(&mut world.dice);
+        world.take(world.now, settings);
+        for _ in 0..900 {
+            world.turn();
+        }
+        let (mut folded, mut again) = (State::new(), State::new());
+        for logged in &world.log {
+            fold(&mut folded, logged);
+            assert_eq!(&step(&mut again, logged.at, logged.input.clone()), logged, "seed {seed}");
+            for event in &logged.events {
+                match event {
+                    Event::OrderTurned(e) => turned[usize::from(e.newest_first)] += 1,
+                    Event::BoundReached(_) => reached += 1,
+                    Event::FoundHopeless(_) => hopeless += 1,
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(folded.digest(), world.state.digest(), "seed {seed}: fold is live");
+    }
+    println!("orders turned {turned:?}, bounds reached {reached}, hopeless {hopeless}");
+    if std::env::var("WEIR_SEED").is_err() {
+        let all = turned.iter().all(|count| *count > 150) && reached > 1_000 && hopeless > 30;
+        assert!(all, "these worlds prove little: {turned:?}, {reached}, {hopeless}");
+    }
 }
 
 #[test]

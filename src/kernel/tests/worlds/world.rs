@@ -242,7 +242,7 @@ fn some_request(dice: &mut Dice, state: &State) -> RequestId {
 }
 
 /// An operator's hand: a pool is paused now and then, and seldom for long.
-fn by_hand(dice: &mut Dice, state: &State, now: Micros) -> Input {
+pub fn by_hand(dice: &mut Dice, state: &State, now: Micros) -> Input {
     let action = match dice.below(12) {
         0 | 1 => AdminAction::Pause,
         2..=5 => AdminAction::Resume,
