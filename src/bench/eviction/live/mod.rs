@@ -52,6 +52,13 @@ async fn measure(budget: Budget, keep: Option<&Path>) -> Result<Findings, Failur
         }
         let temporary = tempfile::tempdir()?;
         let dir = keep.map_or_else(|| temporary.path().to_owned(), |keep| keep.join(name));
+        if World::data(&dir).exists() {
+            return Err(format!(
+                "--keep: found a log in {}, allowed: a directory without one",
+                dir.display()
+            )
+            .into());
+        }
         std::fs::create_dir_all(&dir)?;
         let world = World::start(&dir, front, sizing).await?;
         let heard = callers::drive(&world, stretch).await?;
