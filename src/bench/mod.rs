@@ -13,6 +13,7 @@ mod kernel;
 mod log;
 mod pool;
 mod qos;
+pub mod query;
 mod rig;
 mod table;
 mod volume;
@@ -41,6 +42,8 @@ pub enum Bench {
     /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
     /// pass-through proxy.
     Gateway,
+    /// Questions to the log over GraphQL: each of the playbook, states of the past; how fast projections are folded.
+    Query,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
     Volume,
 }
@@ -86,6 +89,7 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Credit => credit::run(budget),
         Bench::Eviction => eviction::run(),
         Bench::Qos => qos::run(budget),
+        Bench::Query => query::run(None, budget),
         Bench::Gateway => gateway::run(budget),
     }
 }

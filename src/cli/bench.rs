@@ -27,6 +27,10 @@ pub struct Args {
     /// With --live: keep the decision logs below this directory.
     #[arg(long, requires = "live")]
     keep: Option<PathBuf>,
+    /// Of the bench query, the data directory of a stopped server in place of a log that is made; its projections are
+    /// folded anew.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
 }
 
 /// Runs `weir bench`.
@@ -41,9 +45,13 @@ pub fn run(args: Args) -> ExitCode {
     if args.live && args.name != Bench::Eviction {
         return failed(&"--live is for the bench eviction");
     }
-    let found = match args.live {
-        true => bench::eviction::run_live(budget, args.keep.as_deref()),
-        false => bench::run(args.name, budget),
+    if args.data.is_some() && args.name != Bench::Query {
+        return failed(&"--data is for the bench query");
+    }
+    let found = match (&args.data, args.live) {
+        (Some(data), _) => bench::query::run(Some(data), budget),
+        (None, true) => bench::eviction::run_live(budget, args.keep.as_deref()),
+        (None, false) => bench::run(args.name, budget),
     };
     let findings = match found {
         Ok(findings) => findings,

@@ -11,6 +11,8 @@ mod limits;
 pub mod load;
 pub mod log;
 mod objectives;
+pub mod projections;
+pub mod query;
 pub mod serve;
 pub mod simpool;
 pub mod token;
@@ -38,6 +40,10 @@ pub enum Command {
     Admin(admin::Args),
     /// Look into, check, export, import or seal a decision log.
     Log(log::Args),
+    /// Ask the decision log a question of the playbook, or one of your own, in GraphQL.
+    Query(query::Args),
+    /// How far the read models of the log are; fold them anew.
+    Projections(projections::Args),
     /// Check or explain a configuration file.
     Config(config::Args),
     /// Make a token for a caller, or check a tokens file.
@@ -57,6 +63,8 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Admin(args) => admin::run(&args),
         Command::Log(args) => log::run(args),
+        Command::Query(args) => query::run(&args),
+        Command::Projections(args) => projections::run(&args),
         Command::Config(args) => config::run(args),
         Command::Token(args) => token::run(args),
         Command::Simpool(args) => simpool::run(args),

@@ -38,6 +38,8 @@ pub struct Settings {
     pub gateway: GatewaySettings,
     /// Envoy's faces over gRPC.
     pub envoy: EnvoySettings,
+    /// Questions to the decision log.
+    pub graphql: GraphqlSettings,
     /// Priorities by objective name.
     pub objectives: BTreeMap<String, i32>,
     /// A folder with more of them, as `InferenceObjective` objects.
@@ -84,6 +86,17 @@ pub enum Durability {
     Group,
     /// At once; the log is made durable at an interval.
     Interval,
+}
+
+/// The section `weir.graphql`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphqlSettings {
+    /// Are they answered?
+    pub enabled: bool,
+    /// May the schema be asked for?
+    pub introspection: bool,
+    /// How long one may take.
+    pub timeout: Micros,
 }
 
 /// The section `weir.envoy`.

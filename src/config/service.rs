@@ -1,7 +1,8 @@
 //! The section `weir`, and what it sets for every pool.
 
 use crate::effective::{
-    Durability, EnvoySettings, GatewaySettings, LogSettings, ProxySettings, Settings, TlsSettings,
+    Durability, EnvoySettings, GatewaySettings, GraphqlSettings, LogSettings, ProxySettings, Settings,
+    TlsSettings,
 };
 use crate::node::Value;
 use crate::plugins::mark;
@@ -20,6 +21,7 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
     let log = log(reading, weir);
     let gateway = gateway(reading, weir);
     let envoy = envoy(reading, weir);
+    let graphql = graphql(reading, weir);
     let objectives = objectives(reading, weir);
     let objectives_dir = weir.text(reading, "objectivesDir").map(PathBuf::from);
     let metrics = weir.section(reading, "metrics");
@@ -40,6 +42,7 @@ pub fn read(reading: &mut Reading, weir: &Section<'_>) -> (Settings, Policy) {
         log,
         gateway,
         envoy,
+        graphql,
         objectives,
         objectives_dir,
         metrics_compat_llm_d,
@@ -96,6 +99,15 @@ fn tls(reading: &mut Reading, gateway: &Section<'_>) -> Option<TlsSettings> {
             );
             None
         }
+    }
+}
+
+fn graphql(reading: &mut Reading, weir: &Section<'_>) -> GraphqlSettings {
+    let section = weir.section(reading, "graphql");
+    GraphqlSettings {
+        enabled: section.flag(reading, "enabled"),
+        introspection: section.flag(reading, "introspection"),
+        timeout: section.span(reading, "timeout"),
     }
 }
 

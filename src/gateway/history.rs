@@ -2,7 +2,7 @@
 //!
 //! Reading blocks; callers do it on a thread for that.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_kernel::{Micros, Step};
 use weir_log::reader::{Bound, Logs};
@@ -86,6 +86,11 @@ impl History {
         let head = self.writer.frames().head(pool);
         let hash = head.hash.iter().take(6).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
         (head.seq, hash)
+    }
+
+    /// The data directory, if there is one, and the durable batches of the hot window.
+    pub fn parts(&self) -> (Option<&Path>, Arc<dyn Frames>) {
+        (self.dir.as_deref(), self.writer.frames())
     }
 
     /// What the writer has done so far.

@@ -18,6 +18,7 @@ mod ext_authz;
 mod ext_proc;
 mod ext_proc_grpc;
 mod follow;
+mod graphql;
 mod grpc;
 mod h2c;
 mod health;

@@ -6,6 +6,7 @@ use super::admin;
 use super::admissions;
 use super::answer;
 use super::ext_proc;
+use super::graphql;
 use super::health;
 use super::inquiry;
 use super::logs;
@@ -32,6 +33,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .route("/v1/pools/{pool}", only(get(pools::show), "GET, HEAD"))
         .route("/v1/pools/{pool}/log", only(get(logs::read), "GET, HEAD"))
         .route("/v1/pools/{pool}/endpoints", only(put(pools::push).get(pools::endpoints), "GET, HEAD, PUT"))
+        .route("/graphql", only(post(graphql::ask).get(graphql::look), "GET, HEAD, POST"))
         .route("/ext-proc", only(post(ext_proc::process), "POST"))
         .route("/healthz", only(get(health::live), "GET, HEAD"))
         .route("/readyz", only(get(health::ready), "GET, HEAD"))

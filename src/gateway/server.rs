@@ -108,7 +108,7 @@ pub struct Caller<'g> {
     pub slots: Arc<Semaphore>,
 }
 
-async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     caller: Caller<'_>,
     stream: S,
     watch: Watch,
@@ -146,7 +146,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
     if options.headers_max != HEADERS_INLINE {
         builder.max_headers(options.headers_max);
     }
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // A WebSocket takes its connection over.
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let patience = options.write_stall_max;
     // A connection that fails has nobody left to tell.
     tokio::select! {

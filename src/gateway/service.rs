@@ -20,7 +20,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_config::{Effective, EndpointSettings, GatewaySettings, PoolSettings, ScrapeSettings};
+use weir_graphql::Limits;
 use weir_kernel::{Detector, Micros, ObjectivesChange, State};
+use weir_projection::{Followers, Projections, Source};
 use weir_telemetry::export::Exporter;
 
 /// Why the service does not start, or does not take other settings.
@@ -68,6 +70,8 @@ pub struct Service {
     servers: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
     tracers: Vec<JoinHandle<()>>,
+    /// The threads that keep the read models with the log.
+    reading: Option<Followers>,
 }
 
 /// The longest that spans may take to leave at a stop.
@@ -124,6 +128,7 @@ impl Service {
             // Nobody else sets it.
             let _ = gateway.traces.set(exporter);
         }
+        let reading = answer_questions(&gateway, settings);
         let followers = follow::all(&gateway);
         let (closing, closed) = watch::channel(false);
         let tracers = traces::follow(&gateway, &closed);
@@ -132,7 +137,7 @@ impl Service {
             servers.push(tokio::spawn(grpc::serve(Arc::clone(&gateway), listener, closed)));
             addr
         });
-        Ok(Service { addr, grpc_addr, engine, gateway, closing, servers, followers, tracers })
+        Ok(Service { addr, grpc_addr, engine, gateway, closing, servers, followers, tracers, reading })
     }
 
     /// Where it listens.
@@ -230,7 +235,45 @@ impl Service {
             follower.abort();
         }
         end_traces(&self.gateway, self.tracers).await;
+        if let Some(service) = self.gateway.graphql.get() {
+            service.projections().close();
+        }
+        // They write their end, on a thread that may block.
+        let _ = tokio::task::spawn_blocking(move || drop(self.reading)).await;
         stopped
+    }
+}
+
+/// Opens the read models of the log and follows it, where that is wanted. They are a convenience: whatever is wrong with
+/// them is said, and the service goes on without.
+fn answer_questions(gateway: &Gateway, settings: &Effective) -> Option<Followers> {
+    let wanted = &settings.settings.graphql;
+    if !wanted.enabled {
+        return None;
+    }
+    let (dir, frames) = gateway.history.parts();
+    let names: Vec<String> = settings.pools.keys().cloned().collect();
+    let source = Source::new(dir, Some(frames));
+    let service =
+        Projections::open_with(dir, &source, &names).map_err(|error| error.to_string()).and_then(|all| {
+            let limits = Limits { introspection: wanted.introspection, ..Limits::default() };
+            let timeout = Duration::from_micros(wanted.timeout.0);
+            let options = weir_graphql::Options { limits, timeout, ..weir_graphql::Options::default() };
+            let followers = all.follow().map_err(|error| error.to_string())?;
+            let service =
+                weir_graphql::Service::new(Arc::new(all), options).map_err(|error| error.to_string())?;
+            Ok((service, followers))
+        });
+    match service {
+        Ok((service, followers)) => {
+            // Nobody else sets it.
+            let _ = gateway.graphql.set(service);
+            Some(followers)
+        }
+        Err(error) => {
+            tracing::warn!(error, "GraphQL is off: the projections of the log do not open");
+            None
+        }
     }
 }
 
@@ -287,6 +330,7 @@ fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
         (before.listen != after.listen, "weir.listen"),
         (before.envoy != after.envoy, "weir.envoy"),
         (before.log != after.log, "weir.log"),
+        (before.graphql != after.graphql, "weir.graphql"),
         (fixed(&before.gateway) != fixed(&after.gateway), "weir.gateway"),
         (!old.pools.keys().eq(new.pools.keys()), "pools (which there are)"),
     ] {

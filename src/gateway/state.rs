@@ -127,6 +127,8 @@ pub struct Gateway {
     pub guard: Guard,
     /// What TLS is spoken with, if it is. Set before anything is served.
     pub tls: OnceLock<Tls>,
+    /// Questions to the decision log, if they are answered. Set before anything is served.
+    pub graphql: OnceLock<weir_graphql::Service>,
     /// The reverse proxy, if it is on.
     pub proxy: Option<Proxy>,
     /// Where spans go, if they are made. Set before anything is served.
@@ -152,6 +154,7 @@ impl Gateway {
             upkeep,
             log_readers,
             searches,
+            graphql: OnceLock::new(),
             proxy,
             guard,
             tls,

@@ -75,6 +75,11 @@ impl<'a> Ask<'a> {
         &self.terms.work
     }
 
+    /// The read models.
+    pub fn projections(&self) -> &'a Arc<Projections> {
+        self.projections
+    }
+
     /// The pools that the caller may see.
     pub fn pools(&self) -> impl Iterator<Item = &'a Arc<PoolProjection>> + use<'a> {
         let terms = self.terms;

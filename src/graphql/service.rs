@@ -8,6 +8,7 @@ use crate::limits::{Limits, check_nesting};
 use crate::schema;
 use async_graphql::dynamic::Schema;
 use async_graphql::parser::parse_query;
+use async_graphql::parser::types::OperationType;
 use async_graphql::{Request, Response, ServerError, Variables};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -48,6 +49,7 @@ pub struct Service {
     options: Arc<Options>,
     running: Arc<AtomicUsize>,
     subscribed: Arc<AtomicUsize>,
+    connected: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Service {
@@ -87,6 +89,7 @@ impl Service {
             options: Arc::new(options),
             running: Arc::default(),
             subscribed: Arc::default(),
+            connected: Arc::default(),
         })
     }
 
@@ -171,16 +174,44 @@ impl Service {
         Ok(request.data(self.projections.clone()).data(terms.clone()))
     }
 
-    /// Begins a subscription (or answers a question, as a stream of one).
+    /// A place for a connection of subscribers.
     ///
     /// # Errors
-    /// A limit, or no place.
+    /// All are taken.
+    pub fn connect(&self) -> Result<Place, Fault> {
+        Place::take(&self.connected, self.options.subscriptions)
+    }
+
+    /// Is a subscription what is asked for, rather than a question?
+    pub fn is_subscription(asked: &Value) -> bool {
+        let text = asked["query"].as_str().unwrap_or_default();
+        let named = asked["operationName"].as_str();
+        let Ok(document) = check_nesting(text)
+            .and_then(|()| parse_query(text).map_err(|error| Fault::Parse(error.to_string())))
+        else {
+            return false;
+        };
+        let mut operations = document.operations.iter();
+        let found = operations
+            .find(|(name, _)| named.is_none() || name.is_some_and(|name| Some(name.as_str()) == named));
+        found.is_some_and(|(_, operation)| operation.node.ty == OperationType::Subscription)
+    }
+
+    /// Begins a subscription.
+    ///
+    /// # Errors
+    /// A limit, no place, or a question.
     pub fn subscribe(
         &self,
         asked: Value,
         terms: &Terms,
     ) -> Result<impl Stream<Item = Vec<u8>> + Send + use<>, Fault> {
         let place = Place::take(&self.subscribed, self.options.subscriptions)?;
+        if !Service::is_subscription(&asked) && asked["query"].is_string() {
+            // Its work may block, which a stream must not.
+            check_nesting(asked["query"].as_str().unwrap_or_default())?;
+            return Err(Fault::Request("this is no subscription that can be read".to_owned()));
+        }
         let request = self.prepare(asked, terms)?;
         let stream = self.schema.execute_stream(request);
         Ok(stream.map(move |response| {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use weir_log::reader::Bound;
-use weir_projection::{PoolProjection, ProjectionError, Stopped, Work};
+use weir_projection::{PoolProjection, ProjectionError, Projections, Stopped, Work};
 
 /// Messages that may wait for a subscriber.
 const WAITING_MAX: usize = 1_024;
@@ -73,18 +73,24 @@ fn begin<'a>(events: bool, ctx: &ResolverContext<'a>) -> std::result::Result<Hea
     let behind = Arc::new(AtomicBool::new(false));
     let told = behind.clone();
     let builder = std::thread::Builder::new().name("weir-subscription".to_owned());
+    let all = ask.projections().clone();
     let run = move || match wanted {
-        Some(wanted) => follow(&pool, &wanted, &to, &told),
-        None => look(&pool, &to),
+        Some(wanted) => follow(&pool, &wanted, &to, (&told, &all)),
+        None => look(&pool, &to, &all),
     };
     builder.spawn(run).map_err(|error| Fault::Internal(format!("no thread: {error}")))?;
     Ok(Heard { messages, behind, life: PhantomData })
 }
 
-fn follow(pool: &PoolProjection, wanted: &Wanted, to: &mpsc::Sender<Message>, behind: &AtomicBool) {
+fn follow(
+    pool: &PoolProjection,
+    wanted: &Wanted,
+    to: &mpsc::Sender<Message>,
+    (behind, all): (&AtomicBool, &Projections),
+) {
     let work = Work::unbounded();
     let mut next = pool.head().unwrap_or_else(|_| pool.at().seq) + 1;
-    while !to.is_closed() {
+    while !to.is_closed() && !all.is_closed() {
         if !pool.wait(next - 1, PATIENCE) {
             continue;
         }
@@ -116,9 +122,9 @@ fn follow(pool: &PoolProjection, wanted: &Wanted, to: &mpsc::Sender<Message>, be
 }
 
 /// A pool is told at most once a second; who has not taken the last message yet misses one in between, which is no loss.
-fn look(pool: &PoolProjection, to: &mpsc::Sender<Message>) {
+fn look(pool: &PoolProjection, to: &mpsc::Sender<Message>, all: &Projections) {
     let mut told = None;
-    while !to.is_closed() {
+    while !to.is_closed() && !all.is_closed() {
         let at = pool.at();
         if told != Some(at) && to.try_send(Message::Pool(pool_value(pool))).is_ok() {
             told = Some(at);

@@ -33,6 +33,7 @@ pub struct Projections {
     pools: BTreeMap<String, Arc<PoolProjection>>,
     db: Arc<Db>,
     made_anew: bool,
+    closed: AtomicBool,
 }
 
 impl Projections {
@@ -60,7 +61,7 @@ impl Projections {
             let pool = PoolProjection::open(&name, db.clone(), source.clone())?;
             pools.insert(name, Arc::new(pool));
         }
-        Ok(Projections { pools, db, made_anew })
+        Ok(Projections { pools, db, made_anew, closed: AtomicBool::new(false) })
     }
 
     /// The same, with pools that may not have a step yet.
@@ -95,6 +96,16 @@ impl Projections {
     /// There were none, or of another format or log, so that all is folded from the log.
     pub fn made_anew(&self) -> bool {
         self.made_anew
+    }
+
+    /// Whoever follows them shall end now.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Shall whoever follows them end?
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Bytes on disk.

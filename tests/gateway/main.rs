@@ -10,6 +10,7 @@ mod binary;
 mod bounds;
 mod ext_proc;
 mod flood;
+mod graphql;
 mod harness;
 mod heads;
 mod observe;

@@ -17,6 +17,7 @@ pub static WEIR: Table = Table {
         Setting::open("auth", Kind::Section(&AUTH), "no tokens", "Who may do what."),
         Setting::open("log", Kind::Section(&LOG), "defaults", "The decision log."),
         Setting::open("gateway", Kind::Section(&GATEWAY), "defaults", "Bounds of the HTTP gateway."),
+        Setting::open("graphql", Kind::Section(&GRAPHQL), "on", "Questions to the decision log: `/graphql`."),
         Setting::open("envoy", Kind::Section(&ENVOY), "no gRPC", "Envoy's ext_proc and ext_authz over gRPC."),
         Setting::open(
             "objectives",
@@ -328,6 +329,26 @@ static ENVOY: Table = Table {
             Kind::Bytes { min: 1 << 20, max: 1 << 40 },
             "1Gi",
             "The most bytes of bodies that are held in full duplex while their requests wait; beyond it 429.",
+        ),
+    ],
+};
+
+static GRAPHQL: Table = Table {
+    doc: "Questions to the decision log: `/graphql`, answered from read models that follow the log (`projections` in the data \
+          directory). Changes take a restart.",
+    settings: &[
+        Setting::new(
+            "enabled",
+            Kind::Bool,
+            "true",
+            "Off: no read models are kept, and `/graphql` is no path.",
+        ),
+        Setting::new("introspection", Kind::Bool, "true", "May the schema be asked for?"),
+        Setting::new(
+            "timeout",
+            Kind::Duration { min: Micros(1) },
+            "10s",
+            "How long one question may take; then its work ends, wherever it is.",
         ),
     ],
 };

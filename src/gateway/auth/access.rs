@@ -47,6 +47,11 @@ impl Actor {
         if self.0.scopes.has(scope) { Ok(()) } else { Err(Fault::Forbidden { scope: scope.word() }) }
     }
 
+    /// The pools that it is bound to; none: every pool.
+    pub fn pools(&self) -> Option<&BTreeSet<String>> {
+        self.0.pools.as_ref()
+    }
+
     /// May it concern itself with this pool?
     ///
     /// # Errors

@@ -89,6 +89,7 @@ pub fn need(method: &Method, path: &str) -> Need {
     Need::Scope(match path {
         "/healthz" | "/readyz" => return Need::Open,
         "/metrics" => Scope::Read,
+        "/graphql" => Scope::Read,
         _ if below("/admin") => Scope::Admin,
         _ if below("/v1/pools") && looks => Scope::Read,
         _ if below("/v1/pools") => Scope::Pool,
@@ -170,6 +171,8 @@ mod tests {
             ("PUT", "/v1/pools/p/endpoints", Some(Pool)),
             ("POST", "/v1/pools/p", Some(Pool)),
             ("GET", "/metrics", Some(Read)),
+            ("POST", "/graphql", Some(Read)),
+            ("GET", "/graphql", Some(Read)),
             ("GET", "/admin", Some(Admin)),
             ("POST", "/admin/drain", Some(Admin)),
             ("GET", "/healthz", None),
