@@ -10,9 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{
-    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE,
-};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderValue, Request, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -82,7 +80,7 @@ pub fn open(
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     let accept = HeaderValue::from_str(&accept).map_err(|_| Fault::Internal("no handshake".to_owned()))?;
-    headers.insert(HeaderName::from(SEC_WEBSOCKET_ACCEPT), accept);
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     Ok(response)
 }
 
