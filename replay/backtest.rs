@@ -119,7 +119,8 @@ pub fn score(logs: &Logs, pool: &str, at_least: u64) -> Result<(Vec<Scored>, usi
             detached: true,
         };
         let (from, to) = (Bound::Seq(*seq), Bound::Seq(to));
-        let question = Question { pool, candidate: &candidate, from, to, options, draws: 0, list: false };
+        let question =
+            Question { pool, candidate: &candidate, from, to, options, draws: 0, list: false, series: false };
         let mut answer = what_if::answer(logs, &question, &model, false)?;
         if let Some(error) = answer.damaged.take() {
             return Err(error.into());

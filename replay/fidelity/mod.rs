@@ -44,6 +44,10 @@ pub struct Args {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=200))]
     draws: u32,
 
+    /// Keep the logs of the bases here, one directory each, for a look with the other commands.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
     /// One JSON object on standard output.
     #[arg(long)]
     json: bool,

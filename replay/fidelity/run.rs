@@ -80,12 +80,17 @@ struct Ready {
     _dir: Dir,
 }
 
-/// A directory that goes away with the value.
-struct Dir(std::path::PathBuf);
+/// A directory that goes away with the value, unless it is to be kept.
+struct Dir {
+    path: std::path::PathBuf,
+    keep: bool,
+}
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }
 
@@ -105,18 +110,19 @@ pub fn run(args: &Args) -> Result<Vec<Measured>, FidelityError> {
             return Err(FidelityError::NoRow(text.clone()));
         }
     }
-    measure(&bases, &rows, &plan, args.draws)
+    measure(&bases, &rows, &plan, args.draws, args.keep.as_deref())
 }
 
-/// Runs these rows.
+/// Runs these rows; logs of the bases are kept where that is asked for.
 pub fn measure(
     bases: &[Base],
     rows: &[Row],
     plan: &[Planned],
     draws: u32,
+    keep: Option<&Path>,
 ) -> Result<Vec<Measured>, FidelityError> {
     let needed: Vec<usize> = (0..bases.len()).filter(|n| rows.iter().any(|row| row.base == *n)).collect();
-    let ready = side_by_side(&needed, |n| prepare(&bases[*n], plan).map(|ready| (*n, ready)))?;
+    let ready = side_by_side(&needed, |n| prepare(&bases[*n], plan, keep).map(|ready| (*n, ready)))?;
     side_by_side(rows, |row| {
         let at = ready.iter().find(|(n, _)| *n == row.base);
         let (_, ready) = at.ok_or(FidelityError::Unfitted(row.name))?;
@@ -155,17 +161,19 @@ fn settings(words: &[String], over: &Policy) -> Result<Policy, CandidateError> {
 }
 
 /// Runs the base, seals its log, and fits a model to that.
-fn prepare(base: &Base, plan: &[Planned]) -> Result<Ready, FidelityError> {
+fn prepare(base: &Base, plan: &[Planned], keep: Option<&Path>) -> Result<Ready, FidelityError> {
     let policy = settings(&base.settings, &Policy::default())?;
     let mut steps = Vec::new();
     driver::run(&base.truth, plan, &policy, |step| steps.push(step));
     let tallies = tally(&steps);
     let number = std::process::id();
-    let dir = Dir(std::env::temp_dir().join(format!("weir-replay-fidelity-{number}-{}", base.name)));
-    std::fs::create_dir_all(&dir.0)?;
-    seal(&dir.0, &steps)?;
+    let kept = keep.map(|dir| dir.join(base.name));
+    let own = std::env::temp_dir().join(format!("weir-replay-fidelity-{number}-{}", base.name));
+    let dir = Dir { path: kept.clone().unwrap_or(own), keep: kept.is_some() };
+    std::fs::create_dir_all(&dir.path)?;
+    seal(&dir.path, &steps)?;
     drop(steps);
-    let logs = Logs::of_dir(&dir.0, None)?;
+    let logs = Logs::of_dir(&dir.path, None)?;
     let mut seen = Collector::default();
     for step in logs.reader(POOL, Bound::Open, Bound::Open).steps() {
         seen.take(&step?);
@@ -236,6 +244,7 @@ fn compare(
             options,
             draws,
             list: false,
+            series: false,
         };
         let reader = ready.logs.reader(POOL, Bound::Open, Bound::Open);
         let steps = reader.map(|frame| {

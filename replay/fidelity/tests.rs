@@ -10,7 +10,7 @@ fn equal_settings_are_exact_and_a_prediction_is_near() {
     let (bases, rows) = matrix();
     let rows: Vec<_> =
         rows.into_iter().filter(|row| ["a-a-ttl-15s", "ttl-15s-to-60s"].contains(&row.name)).collect();
-    let measured = measure(&bases, &rows, &plan(400), 4).unwrap();
+    let measured = measure(&bases, &rows, &plan(400), 4, None).unwrap();
     let (changed, same) = (&measured[0], &measured[1]);
     assert!(same.same && same.equal, "{same:?}");
     assert_eq!((same.predicted, same.shares.flipped), (same.actual, 0));

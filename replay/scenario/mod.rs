@@ -55,7 +55,7 @@ pub struct Args {
     files: Vec<PathBuf>,
 
     #[command(flatten)]
-    candidate: settings::Args,
+    candidate: settings::SettingsArgs,
 
     /// One JSON object on standard output.
     #[arg(long)]

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value as Json, json};
 use weir_config::{Node, Value, fairness_name, format_duration, ordering_name};
 use weir_kernel::{
-    BandSettings, ConcurrencyMode, Detector, Fairness, HoldbackDomain, Micros, Policy, ProgramAware, Ratio,
-    UsageLimit,
+    BandBounds, BandSettings, ConcurrencyMode, Detector, Fairness, HoldbackDomain, Micros, Ordering, Policy,
+    ProgramAware, Ratio, Sizing, UsageLimit,
 };
 
 /// The document of these settings, of the pool `default`. `blindAfter` is left out where it follows from the rest.
@@ -26,7 +26,8 @@ fn written(policy: &Policy, with_regime: bool) -> Json {
         .iter()
         .rev()
         .map(|(priority, settings)| {
-            let mut band = plugins.band(settings);
+            let bounds = policy.bounds.bands.get(priority).copied().unwrap_or_default();
+            let mut band = plugins.band(settings, bounds);
             band.insert("priority".to_owned(), json!(priority));
             Json::Object(band)
         })
@@ -36,14 +37,17 @@ fn written(policy: &Policy, with_regime: bool) -> Json {
         "maxRequests": policy.max_requests,
         "defaultRequestTTL": span(policy.saturation_budget),
         "noEndpointRequestTTL": span(policy.no_endpoint_budget),
-        "defaultPriorityBand": plugins.band(&policy.template),
+        "defaultPriorityBand": plugins.band(&policy.template, policy.bounds.template),
         "priorityBands": bands,
         "usageLimitPolicyPluginRef": plugins.usage_limit(&policy.usage_limit),
         "saturationDetector": { "pluginRef": plugins.detector(&policy.detector) },
         "enableEviction": policy.eviction.enabled,
     });
     if let (Some(negative), Json::Object(flow)) = (&policy.negative_template, &mut flow) {
-        flow.insert("defaultNegativePriorityBand".to_owned(), Json::Object(plugins.band(negative)));
+        flow.insert(
+            "defaultNegativePriorityBand".to_owned(),
+            Json::Object(plugins.band(negative, policy.bounds.negative_template)),
+        );
     }
     let mut pool = json!({
         "mode": if policy.observe { "observe" } else { "enforce" },
@@ -59,6 +63,11 @@ fn written(policy: &Policy, with_regime: bool) -> Json {
         },
         "regime": { "blindAfter": span(policy.blind_after) },
     });
+    if let (Sizing::Demand, Json::Object(eviction)) = (policy.eviction.sizing, &mut pool["eviction"]) {
+        eviction.insert("sizing".to_owned(), json!("demand"));
+        eviction
+            .insert("maxRevocationsOnDemand".to_owned(), json!(policy.eviction.max_revocations_on_demand));
+    }
     if !with_regime {
         // It follows from the budgets, and shall follow from a candidate's.
         if let Json::Object(pool) = &mut pool {
@@ -106,7 +115,7 @@ impl Plugins {
         name
     }
 
-    fn band(&mut self, band: &BandSettings) -> Map<String, Json> {
+    fn band(&mut self, band: &BandSettings, bounds: BandBounds) -> Map<String, Json> {
         let fairness = match &band.fairness {
             Fairness::ProgramAware(params) => {
                 self.define(fairness_name(&band.fairness), program_aware(params))
@@ -117,7 +126,13 @@ impl Plugins {
         map.insert("maxBytes".to_owned(), json!(band.max_bytes));
         map.insert("maxRequests".to_owned(), json!(band.max_requests));
         map.insert("fairnessPolicyRef".to_owned(), json!(fairness));
-        map.insert("orderingPolicyRef".to_owned(), json!(ordering_name(band.ordering)));
+        map.insert("orderingPolicyRef".to_owned(), json!(self.ordering(band.ordering)));
+        if !bounds.starvation.is_zero() {
+            map.insert("starvationBound".to_owned(), json!(span(bounds.starvation)));
+        }
+        if bounds.reject_hopeless {
+            map.insert("rejectHopeless".to_owned(), json!(true));
+        }
         for (key, budget) in
             [("defaultRequestTTL", band.saturation_budget), ("noEndpointRequestTTL", band.no_endpoint_budget)]
         {
@@ -126,6 +141,14 @@ impl Plugins {
             }
         }
         map
+    }
+
+    fn ordering(&mut self, ordering: Ordering) -> String {
+        match ordering {
+            Ordering::NewestFirstWhenStanding { target, window } => self
+                .define(ordering_name(ordering), json!({ "target": span(target), "window": span(window) })),
+            Ordering::Fcfs | Ordering::Edf | Ordering::SloDeadline => ordering_name(ordering).to_owned(),
+        }
     }
 
     fn usage_limit(&mut self, limit: &UsageLimit) -> String {

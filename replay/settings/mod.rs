@@ -17,7 +17,7 @@ pub use document::{document, json_of};
 
 /// Which settings shall be tried.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Args {
+pub struct SettingsArgs {
     /// One setting of the candidate, by its path in the configuration; may be given more than once.
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
@@ -90,7 +90,7 @@ impl Candidate {
     ///
     /// # Errors
     /// A file that cannot be read or is no document; a word that is not `PATH=VALUE`.
-    pub fn read(args: &Args) -> Result<Candidate, CandidateError> {
+    pub fn read(args: &SettingsArgs) -> Result<Candidate, CandidateError> {
         let base = args.config.as_ref().map(|file| read_yaml(file).map(|json| (file.clone(), json)));
         let patch = args.patch.as_ref().map(|file| read_yaml(file));
         Ok(Candidate {

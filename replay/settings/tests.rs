@@ -52,6 +52,32 @@ fn many() -> Vec<Policy> {
             saturation_budget: Micros::ZERO,
             ..Policy::default()
         },
+        Policy {
+            bands: BTreeMap::from([(
+                0,
+                BandSettings {
+                    ordering: weir_kernel::Ordering::NewestFirstWhenStanding {
+                        target: Micros::from_secs(2),
+                        window: Micros::from_millis(500),
+                    },
+                    ..BandSettings::default()
+                },
+            )]),
+            bounds: weir_kernel::Bounds {
+                bands: BTreeMap::from([(
+                    0,
+                    weir_kernel::BandBounds { starvation: Micros::from_secs(20), reject_hopeless: true },
+                )]),
+                ..weir_kernel::Bounds::default()
+            },
+            eviction: Eviction {
+                enabled: true,
+                sizing: weir_kernel::Sizing::Demand,
+                max_revocations_on_demand: 9,
+                ..Eviction::default()
+            },
+            ..Policy::default()
+        },
         Policy { detector: Detector::Pushed, usage_limit: UsageLimit::SoftReflective, ..Policy::default() },
     ]
 }
@@ -131,11 +157,11 @@ fn a_file_is_read_for_the_pool_of_the_log_and_a_patch_is_laid_over() {
     };
     let config = file("weir.yaml", "pools:\n  chat: {flowControl: {maxRequests: 9}}\n  code: {}\n");
     let patch = file("patch.yaml", "pools: {chat: {flowControl: {defaultRequestTTL: 3s}}}\n");
-    let args = Args { set: Vec::new(), config: Some(config.clone()), patch: Some(patch) };
+    let args = SettingsArgs { set: Vec::new(), config: Some(config.clone()), patch: Some(patch) };
     let got = Candidate::read(&args).unwrap().resolve(&Policy::default(), "chat").unwrap();
     assert_eq!((got.max_requests, got.saturation_budget), (9, Micros::from_secs(3)));
     let error = Candidate::read(&args).unwrap().resolve(&Policy::default(), "chess").unwrap_err().to_string();
     assert!(error.contains("no pool \"chess\"; it has chat, code"), "{error}");
-    let broken = Args { config: Some(file("b.yaml", "a: [1")), ..Args::default() };
+    let broken = SettingsArgs { config: Some(file("b.yaml", "a: [1")), ..SettingsArgs::default() };
     assert!(Candidate::read(&broken).unwrap_err().to_string().contains("b.yaml"));
 }

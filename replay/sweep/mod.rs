@@ -39,7 +39,7 @@ pub struct Args {
     source: Source,
 
     #[command(flatten)]
-    candidate: settings::Args,
+    candidate: settings::SettingsArgs,
 
     /// Only this pool; needed where the log has several.
     #[arg(long)]
@@ -206,8 +206,16 @@ fn one(
         detached: false,
     };
     let to = args.to.unwrap_or_default();
-    let question =
-        Question { pool, candidate: &candidate, from: args.from, to, options, draws: 0, list: false };
+    let question = Question {
+        pool,
+        candidate: &candidate,
+        from: args.from,
+        to,
+        options,
+        draws: 0,
+        list: false,
+        series: false,
+    };
     let mut answer = what_if::answer(logs, &question, model, false)?;
     if let Some(error) = answer.damaged.take() {
         return Err(error.into());

@@ -1,6 +1,7 @@
 //! The command: opens the log, fits or reads the model, runs the candidate beside the log, and says what came out.
 
 use super::lockstep::{Answer, Question, run as lockstep};
+use super::page::page;
 use super::print;
 use super::world::{Options, PatienceRule};
 use crate::decode::Batches;
@@ -45,7 +46,7 @@ pub struct Args {
     pub(crate) source: Source,
 
     #[command(flatten)]
-    pub(crate) candidate: settings::Args,
+    pub(crate) candidate: settings::SettingsArgs,
 
     /// Only this pool.
     #[arg(long)]
@@ -86,6 +87,10 @@ pub struct Args {
     /// List the requests whose fate changes.
     #[arg(long)]
     pub(crate) requests: bool,
+
+    /// Write the answer as one self-contained HTML page too (one pool at a time).
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 
     /// One JSON object on standard output.
     #[arg(long)]
@@ -155,7 +160,14 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
     let opened = args.source.open()?;
     let mut objects = Vec::new();
     let mut whole = true;
-    for pool in pools(&opened, args.pool.as_ref())? {
+    let asked = pools(&opened, args.pool.as_ref())?;
+    if args.report.is_some() && asked.len() > 1 {
+        let all = asked.join(", ");
+        return Err(WhatIfError::Nothing(format!(
+            "--report: one pool at a time (--pool); this log has {all}"
+        )));
+    }
+    for pool in asked {
         let model = match &args.pool_model {
             Some(file) => PoolModel::read(file).map_err(WhatIfError::Model)?,
             None => fitting::of(&opened.logs, &pool, args.to.unwrap_or_default())?,
@@ -165,6 +177,9 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
             return Err(WhatIfError::Nothing(format!("pool {pool}: no steps in this range")));
         }
         whole &= answer.damaged.is_none();
+        if let Some(file) = &args.report {
+            std::fs::write(file, page(&pool, &candidate, &answer, &model))?;
+        }
         if args.json {
             objects.push(print::json(&pool, &candidate, &answer, &model));
         } else {
@@ -192,8 +207,16 @@ fn ask(
         detached: false,
     };
     let to = args.to.unwrap_or_default();
-    let question =
-        Question { pool, candidate, from: args.from, to, options, draws: args.draws, list: args.requests };
+    let question = Question {
+        pool,
+        candidate,
+        from: args.from,
+        to,
+        options,
+        draws: args.draws,
+        list: args.requests,
+        series: args.report.is_some(),
+    };
     answer(&opened.logs, &question, model, true)
 }
 

@@ -3,6 +3,7 @@
 use super::ahead::{Ahead, servers};
 use super::facts::{self, Facts, Stage};
 use super::rounds::{self, Apart};
+use super::series::Series;
 use super::tally::Tallies;
 use super::world::{Options, PatienceRule, Sight, World};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
@@ -33,6 +34,8 @@ pub struct Question<'a> {
     pub draws: u32,
     /// List requests whose fate changes.
     pub list: bool,
+    /// Keep how both went over time.
+    pub series: bool,
 }
 
 /// What came out.
@@ -58,6 +61,8 @@ pub struct Answer {
     pub damaged: Option<SegmentError>,
     /// The logged settings themselves, decided again.
     pub baseline: Baseline,
+    /// The log and the candidate over time, where that was asked for.
+    pub series: (Series, Series),
 }
 
 /// Does this version decide as the log says, under the logged settings? Else no candidate can be trusted.
@@ -120,6 +125,7 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         logged_policy: state.policy().clone(),
         damaged: None,
         baseline: Baseline::default(),
+        series: (Series::default(), Series::default()),
     };
     let mut pool = Pool::new(model.speeds);
     state.endpoints().for_each(|endpoint| pool.join(endpoint.slot));
@@ -212,6 +218,12 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             world.couple(&self.sight(None));
         }
         self.forget(&mut worlds, &touched);
+        if within && self.question.series {
+            self.answer.series.0.note(step.at, &self.logged, false);
+            if let Some(world) = worlds.first() {
+                self.answer.series.1.note(step.at, world.state(), !world.is_coupled());
+            }
+        }
         self.worlds = worlds;
         self.before = step.at;
         Ok(())

@@ -1,12 +1,15 @@
 //! `weir-replay what-if`: the logged inputs, decided under other settings.
 
 mod ahead;
+mod chart;
 mod command;
 mod facts;
 mod lockstep;
+mod page;
 mod pending;
 mod print;
 mod rounds;
+mod series;
 mod tally;
 mod world;
 

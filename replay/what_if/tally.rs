@@ -39,6 +39,14 @@ impl Waits {
         }
         None
     }
+
+    /// The lower ends of the classes and how many are in each, for a picture.
+    pub fn classes(&self) -> impl Iterator<Item = (Micros, u64)> + '_ {
+        self.classes.iter().map(|(class, n)| {
+            let (power, part) = (class >> PARTS, u64::from(class & ((1 << PARTS) - 1)));
+            (Micros(((1 << PARTS) + part) << (power - PARTS)), *n)
+        })
+    }
 }
 
 /// One row.

@@ -108,6 +108,7 @@ fn ask(steps: &[Step], model: &PoolModel, asked: &Asked<'_>) -> Answer {
         options: asked.options,
         draws: asked.draws,
         list: true,
+        series: true,
     };
     run(&question, model, State::new(), std::iter::once(Ok(steps.to_vec())), |_| {}).unwrap()
 }
@@ -218,6 +219,7 @@ fn unknown_settings_are_refused_before_anything_runs() {
         options: PLAIN,
         draws: 0,
         list: false,
+        series: false,
     };
     let steps = log(&[], 5);
     let error = run(&question, &PoolModel::of_nothing(), State::new(), std::iter::once(Ok(steps)), |_| {});
@@ -241,4 +243,28 @@ fn c113_a_planted_decision_makes_candidates_untrustworthy() {
     let (seq, logged, now) = answer.baseline.first.clone().unwrap();
     assert_eq!((Some(seq), answer.baseline.otherwise), (planted, 1));
     assert_ne!(logged, now);
+}
+
+#[test]
+fn the_page_holds_all_it_needs() {
+    let steps = log(&["defaultRequestTTL=60s"], 240);
+    let model = fitted(&steps);
+    let answer = ask(&steps, &model, &asked(&["defaultRequestTTL=10s"]));
+    let candidate = Candidate::default().with(&["maxRequests=<7>".to_owned()]).unwrap();
+    let page = page::page("truth", &candidate, &answer, &model);
+    for part in [
+        "First divergence",
+        "first divergence",
+        "Band 100",
+        "saturation_budget",
+        "&lt;7&gt;",
+        "Queue depth",
+        "class=\"apart\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for part in ["<script", "http", "NaN", "src=", "<7>"] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (4, 4));
 }
