@@ -61,7 +61,9 @@ impl Processor {
     {
         let (out, answers) = mpsc::channel(ANSWERS);
         let processor = Arc::clone(self);
-        tokio::spawn(async move { session::serve(&processor, call, Peer::new(inbound, out)).await });
+        // Boxed: the runtime moves a task's future when it begins and when it ends, and this one is large.
+        let session = async move { session::serve(&processor, call, Peer::new(inbound, out)).await };
+        tokio::spawn(Box::pin(session));
         ReceiverStream::new(answers)
     }
 

@@ -88,7 +88,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let pace = Pace::new();
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (services, pace, peer) = (services.clone(), pace.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(services.call(request, pace, peer.as_deref()).await) }
+        // Boxed: hyper and the runtime move it several times.
+        Box::pin(async move { Ok::<_, Infallible>(services.call(request, pace, peer.as_deref()).await) })
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
