@@ -218,8 +218,9 @@ mod tests {
         assert!(p95("weir-ceiling-engine") > p95("unloaded"));
         assert!(value("qos/standing/fcfs/served-in-2s") < 0.01);
         assert!(value("qos/standing/newest-first-ceiling/served-in-2s") > 0.7);
-        let told_no = |way: &str| value(&format!("qos/standing/{way}/told-no/p95"));
-        assert!(told_no("fcfs") > 14_000.0 && told_no("fcfs-rejectHopeless") < 14_000.0);
+        let told_no = |way: &str| value(&format!("qos/standing/{way}/told-no/p50"));
+        assert!(told_no("fcfs") > 14_000.0, "in vain, as long as they may");
+        assert!(told_no("fcfs-rejectHopeless") < 1_000.0, "most of them at once");
         assert!(value("qos/weir/wasted") == 0.0 && value("qos/weir-reclaim/wasted") > 0.0);
         assert!(findings.own_table.as_ref().is_some_and(|sheet| sheet.contains("unloaded")));
     }
