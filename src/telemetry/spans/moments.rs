@@ -107,10 +107,11 @@ impl Moments {
         }
     }
 
-    /// What a request with these terms saw that came with step `from`, up to now; and how many more than a span holds.
+    /// What a request with these terms saw that came with step `from`, from that step on up to now; and how many more than a span
+    /// holds.
     pub fn since(&self, from: u64, terms: &Enqueued) -> (Vec<SpanEvent>, u32) {
         let mut events = Vec::new();
-        let first = self.0.partition_point(|moment| moment.seq <= from);
+        let first = self.0.partition_point(|moment| moment.seq < from);
         for moment in self.0.range(first..) {
             moment.tell(terms, &mut events);
         }

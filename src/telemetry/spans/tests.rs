@@ -155,6 +155,7 @@ fn refusals_tell_a_429_from_a_503() {
     assert_eq!(spent.get(BUDGET_SPENT), Some(&Value::Word("saturation")));
     assert_eq!((millis(spent), &spent.status), ((10, 1_010), &Status::Unset));
     let queue = log.span(QUEUE);
+    assert!(names(&queue.events).contains(&HELD), "what held it: {:?}", names(&queue.events));
     assert_eq!(queue.events.last().map(|event| event.name), Some(REFUSED));
     log.out.clear();
     log.pool(1_100, 0, 0);
@@ -234,4 +235,15 @@ fn steps_that_begin_later_have_no_spans_of_what_was_before() {
     assert_eq!((out.len(), spans.missed(), spans.open()), (3, 1, 0));
     log.arrive(50, |_| {});
     assert_eq!((log.spans.gap(), log.spans.open()), (1, 0));
+}
+
+#[test]
+fn c060_a_negative_priority_keeps_its_sign_on_its_spans() {
+    let mut log = Log::new(|_| {});
+    log.pool(2, 1, 0);
+    let request = log.arrive(10, |arrival| arrival.priority = Some(-7));
+    log.end(20, request, Termination::Natural, None);
+    for name in [ADMISSION, QUEUE] {
+        assert_eq!(log.span(name).get(PRIORITY), Some(&Value::Int(-7)), "{name}");
+    }
 }
