@@ -54,7 +54,9 @@ pub fn run(data: Option<&Path>, budget: Budget) -> Result<Findings, BenchError> 
     let source = Source::new(Some(dir), logs.hot().cloned());
     let projections = Projections::open(Some(dir), &source).map_err(failed)?;
     folding(&projections, &mut findings)?;
-    let service = Service::new(Arc::new(projections), Options::default()).map_err(failed)?;
+    // What takes long is to be seen, not cut off.
+    let options = Options { timeout: Duration::from_secs(300), ..Options::default() };
+    let service = Service::new(Arc::new(projections), options).map_err(failed)?;
     let Some(pool) = service.projections().pools().next().cloned() else {
         return Err(failed("there is no pool in this log"));
     };

@@ -215,7 +215,7 @@ impl<'a> Scale<'a> {
         self.introspects |= matches!(name, "__schema" | "__type");
         let inner = self.set(&field.selection_set.node, depth + 1, false)?;
         let own = HEAVY.iter().find(|(heavy, _)| *heavy == name).map_or(1, |(_, weight)| *weight);
-        let times = self.times(field, name);
+        let times = self.times(field, name, root);
         let inner_all = inner.complexity.saturating_mul(times);
         // What is asked of the schema itself is answered from memory.
         let inner_all = if name.starts_with("__") { inner_all / SCHEMA_SHARE } else { inner_all };
@@ -225,7 +225,7 @@ impl<'a> Scale<'a> {
     }
 
     /// How many elements a field may have.
-    fn times(&self, field: &Field, name: &str) -> usize {
+    fn times(&self, field: &Field, name: &str, root: bool) -> usize {
         let asked = field.arguments.iter().find(|(name, _)| matches!(name.node.as_str(), "first" | "last"));
         let asked = asked.and_then(|(_, value)| {
             let known =
@@ -235,7 +235,9 @@ impl<'a> Scale<'a> {
                 _ => None,
             }
         });
-        let usual = || LISTS.iter().find(|(list, _)| *list == name).map_or(1, |(_, times)| *times);
+        // Of the query itself that is one report; of a state it is what waits.
+        let report = root && name == "queue";
+        let usual = || LISTS.iter().find(|(list, _)| *list == name && !report).map_or(1, |(_, times)| *times);
         asked.map_or_else(usual, |asked| usize::try_from(asked).unwrap_or(usize::MAX)).max(1)
     }
 }

@@ -230,8 +230,8 @@ impl PoolProjection {
         let touches = |episode: &Episode| episode.from.at < to && (episode.to.at >= from || !episode.over);
         let unwritten: Vec<Episode> = {
             let inner = self.read();
-            let (closed, open) = (&inner.folder.closed.episodes, inner.folder.seen.episodes.open());
-            closed.iter().chain(open).cloned().collect()
+            let seen = &inner.folder.seen;
+            inner.folder.closed.episodes.iter().cloned().chain(seen.episodes.open(seen.at)).collect()
         };
         self.db.range(self.name(), Kind::Episode, 0..=u64::MAX, |_, episode: Episode| {
             work.check()?;

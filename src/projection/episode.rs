@@ -98,9 +98,17 @@ impl EpisodeKind {
 }
 
 impl Episodes {
-    /// Those that go on, as they are.
-    pub fn open(&self) -> impl Iterator<Item = &Episode> {
-        self.open.values().map(|open| &open.episode).filter(|episode| episode.count >= episode.kind.least())
+    /// Those that may go on, as they are at the last step.
+    pub fn open(&self, now: Spot) -> impl Iterator<Item = Episode> {
+        let enough = |open: &&Open| open.episode.count >= open.episode.kind.least();
+        self.open.values().filter(enough).map(move |open| {
+            let mut episode = open.episode.clone();
+            if let Some(since) = open.holds {
+                episode.held = episode.held + now.at.since(since);
+                episode.to = now;
+            }
+            episode
+        })
     }
 
     /// A step comes: what has been quiet for long is over.
