@@ -49,7 +49,7 @@ fn units() -> BTreeMap<String, Vec<PathBuf>> {
         ("weir-graphql", "src/graphql"),
         ("weir-telemetry", "src/telemetry"),
         ("weir-migrations", "migrations"),
-        ("weir-truth", "truth"),
+        ("weir-truth", "src/truth"),
         ("weir-replay", "replay"),
     ];
     for (name, dir) in packages {
@@ -94,7 +94,7 @@ fn dependencies() -> BTreeSet<String> {
         "src/graphql/Cargo.toml",
         "src/telemetry/Cargo.toml",
         "migrations/Cargo.toml",
-        "truth/Cargo.toml",
+        "src/truth/Cargo.toml",
         "replay/Cargo.toml",
     ] {
         let text = fs::read_to_string(root().join(manifest)).unwrap();
