@@ -68,6 +68,8 @@ fn scope_of(method: &str, path: &str) -> Option<Option<&'static str>> {
     Some(match (method, path) {
         (_, "/healthz" | "/readyz") => None,
         (_, "/metrics") => Some("read"),
+        // Without `Accept: text/html`: the page for a browser is open.
+        ("GET" | "POST", "/graphql") => Some("read"),
         (_, path) if path.starts_with("/v1/admissions") => Some("admit"),
         ("POST", "/ext-proc") => Some("admit"),
         ("GET" | "HEAD", path) if path.starts_with("/v1/pools") => Some("read"),
