@@ -202,14 +202,15 @@ impl HotStore {
         let keeper = self.keeper.as_ref().ok_or(LogError::Closed)?;
         keeper.publish(whole_mark(generation.number, &self.durable, &self.heads))?;
         generation.sync()?;
+        self.durable.clone_from(&self.heads);
+        keeper.settle(whole_mark(generation.number, &self.durable, &self.heads));
         if self.begun {
-            // Before anything in a new generation is acknowledged the mark must name it.
+            // Before anything in a new generation is acknowledged the mark must name it; and before the one before it
+            // may be deleted, the mark must name ends that are not within that one.
             keeper.finish()?;
             self.begun = false;
             self.window.left(generation.number);
         }
-        self.durable.clone_from(&self.heads);
-        keeper.settle(whole_mark(generation.number, &self.durable, &self.heads));
         self.window.durable(&self.durable);
         Ok(())
     }

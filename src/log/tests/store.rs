@@ -271,3 +271,31 @@ fn copy(from: &Path, to: &Path) {
         }
     }
 }
+
+/// With a sync now and then (`interval`) a database is left while batches of it are not durable. When it may be deleted,
+/// the mark must not name an end within it: after a loss of power then nobody could find that end again.
+#[test]
+fn c105_a_database_may_go_only_when_the_mark_names_an_end_beyond_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = HotOptions { rotate_bytes: 1 << 20, ..HotOptions::default() };
+    let mut store = HotStore::open(dir.path(), options).unwrap();
+    let mut left = 0;
+    for _ in 0..10_000 {
+        let generation = mark::read(&dir.path().join("mark")).unwrap().generation;
+        for _ in 0..20 {
+            let frame = batch("a", &store.head("a"), 4, 2_000);
+            store.write(std::slice::from_ref(&frame)).unwrap();
+        }
+        store.sync().unwrap();
+        let mark = mark::read(&dir.path().join("mark")).unwrap();
+        if generation > 0 && mark.generation > generation {
+            left += 1;
+            let (durable, _) = mark.pools["a"];
+            assert_eq!(durable, store.head("a"), "as generation {} begins", mark.generation);
+        }
+        if left == 3 {
+            return;
+        }
+    }
+    panic!("{left} databases were left");
+}
