@@ -85,10 +85,12 @@ async fn push(client: &Client, base: &str, endpoints: u16) -> Result<(), BenchEr
 async fn admission(client: &Client, url: &str, n: u64) -> Result<Instant, BenchError> {
     let body = json!({ "requestId": format!("drain-{n}"), "fairnessId": format!("tenant-{}", n % 100), "bytes": 8_192 });
     let answer = client.send(Method::POST, url, &[], Bytes::from(body.to_string())).await.map_err(failed)?;
-    if answer.status != 200 {
-        return Err(failed(format!("drain: an admission got status {}", answer.status)));
+    let status = answer.status;
+    let body = answer.whole().await.map_err(failed)?;
+    if status != 200 {
+        let said = String::from_utf8_lossy(&body).into_owned();
+        return Err(failed(format!("drain: an admission got status {status}: {said}")));
     }
-    answer.whole().await.map_err(failed)?;
     Ok(Instant::now())
 }
 

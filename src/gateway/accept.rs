@@ -1,12 +1,31 @@
 //! Taking connections until the service ends: what the listeners of HTTP and of gRPC have in common.
 
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// How long the loop rests when the system has no descriptor left.
 const REST: Duration = Duration::from_millis(20);
+
+/// Connections that may wait to be taken, as far as the system allows it (`net.core.somaxconn`). Callers come in bursts
+/// (thousands wait while a pool scales from zero, or come back after a restart), and one that finds no room waits a
+/// second for its next try, or is cut off.
+const BACKLOG: u32 = 16_384;
+
+/// Listens there.
+///
+/// # Errors
+/// What the system says: in use, not ours, not permitted.
+pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restart need not wait for what is left of the connections of the run before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves each connection by what `serve` makes of it (nothing: it is closed at once), until `closing` turns true and
 /// every connection has ended, or `patience` has passed since. How many were cut off then.

@@ -1,5 +1,6 @@
 //! The whole service of one process, from settings: engine, observers, gateway and listener, started and stopped in order.
 
+use super::accept;
 use super::door::{self, DoorError};
 use super::follow;
 use super::grpc;
@@ -98,9 +99,9 @@ impl Service {
     ) -> Result<Service, ServiceError> {
         let door = door::open(&settings.settings)?;
         // Bound before the log is opened: a second process on the same address touches nothing.
-        let (addr, listener) = listen(settings.settings.listen).await?;
+        let (addr, listener) = listen(settings.settings.listen)?;
         let grpc = match settings.settings.envoy.listen {
-            Some(addr) => Some(listen(addr).await?),
+            Some(addr) => Some(listen(addr)?),
             None => None,
         };
         let pools = settings.pools.iter().map(|(name, pool)| {
@@ -295,8 +296,8 @@ async fn end_traces(gateway: &Gateway, tracers: Vec<JoinHandle<()>>) {
     );
 }
 
-async fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {
-    let listening = TcpListener::bind(addr).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {
+    let listening = accept::listen(addr).and_then(|listener| Ok((listener.local_addr()?, listener)));
     listening.map_err(|error| ServiceError::Listen { addr, error })
 }
 
