@@ -1,5 +1,5 @@
-//! Goal: `/graphql` of a running server answers questions, pushes subscriptions over SSE and `graphql-transport-ws`, shows
-//! its page to browsers, and asks for the scope `read`. Method: the binary itself, plain HTTP, frames by hand.
+//! Goal: `/graphql` of a running server answers questions, pushes subscriptions over SSE and `graphql-transport-ws`, and shows
+//! its page to browsers. Not here: who may ask (`access.rs`). Method: the binary itself, plain HTTP, frames by hand.
 
 use crate::binary::{Served, settings};
 use crate::harness::call;
