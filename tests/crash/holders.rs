@@ -30,10 +30,11 @@ pub fn held(addr: SocketAddr, name: &str, priority: i32) -> String {
 pub struct Poll(TcpStream);
 
 impl Poll {
-    pub fn begin(addr: SocketAddr, id: &str) -> Poll {
+    /// `wait` in the words of the face, below `PATIENCE`: a lease that nobody revokes is answered with its state then.
+    pub fn begin(addr: SocketAddr, id: &str, wait: &str) -> Poll {
         let mut stream = connect(addr).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        send(&mut stream, "GET", &format!("/v1/admissions/{id}?wait=30s"), "", "").unwrap();
+        send(&mut stream, "GET", &format!("/v1/admissions/{id}?wait={wait}"), "", "").unwrap();
         Poll(stream)
     }
 

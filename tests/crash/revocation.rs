@@ -63,7 +63,7 @@ fn killed_between(service: Service, round: usize) -> Vec<String> {
     }
     let polled = |events: &[Value]| events.iter().filter(|e| e["WatchNoted"]["watching"] == true).count();
     let before = polled(&events(addr));
-    let mut polls: Vec<Poll> = ids.iter().map(|id| Poll::begin(addr, id)).collect();
+    let mut polls: Vec<Poll> = ids.iter().map(|id| Poll::begin(addr, id, "15s")).collect();
     until(addr, "the polls", |events| polled(events) == before + 2);
     push(addr, 2.0, 4);
     let demand = waiting(addr, &name("demand"), 10);
@@ -87,9 +87,10 @@ fn afterwards(service: &Service, ids: &[String], then: Then) {
     let addr = service.addr();
     match then {
         Then::Confirms => {
-            // As much runs as there was; a holder that asks again hears at once, and ends its request.
+            // As much runs as there was; a holder that asks again hears at once, and ends its request. Where the kill
+            // came before the decision nobody is revoked, and the demand went with its caller.
             push(addr, 2.0, 4);
-            let answer = Poll::begin(addr, &ids[1]).answer().unwrap();
+            let answer = Poll::begin(addr, &ids[1], "500ms").answer().unwrap();
             if answer["state"] == "revoked" {
                 assert_eq!(
                     call(addr, "POST", &format!("/v1/admissions/{}/complete", ids[1]), &json!({})).0,
