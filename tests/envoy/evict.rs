@@ -3,6 +3,7 @@
 
 use crate::client::{post, posting};
 use crate::rig::{Rig, Setup};
+use crate::upstream::EVENTS;
 use serde_json::json;
 
 const EVICTING: Setup = Setup {
@@ -51,6 +52,32 @@ async fn before_its_response_has_begun_the_client_gets_a_plain_429() {
         let problem = reply.refused(429, "evicted", "evicted");
         assert_eq!(problem["requestId"], "victim");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_nothing_follows_is_held_in_full_duplex_so_that_its_client_still_gets_a_plain_429() {
+    let Some(reply) = taken_back("duplex", "head").await else { return };
+    reply.refused(429, "evicted", "evicted");
+    // With headers alone there is no telling when the body begins.
+    let Some(reply) = taken_back("light", "head").await else { return };
+    assert!(reply.status == 429 || (reply.status == 200 && !reply.whole), "{reply:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_head_goes_on_with_the_first_event_and_all_of_it_comes_through() {
+    let Some(rig) = Rig::start(EVICTING).await else { return };
+    rig.pool_is(1, 0.0).await;
+    for (kind, priority) in [("head", "-1"), ("head", "0"), ("events", "-1")] {
+        let reply = posting(rig.at("duplex"), &[("x-weir-priority", priority), ("x-test", kind)]);
+        rig.upstream.go();
+        let reply = reply.await.unwrap();
+        assert!(reply.status == 200 && reply.whole, "{kind} {priority}: {reply:?}");
+        assert_eq!(reply.text(), EVENTS.concat(), "{kind} {priority}");
+        assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    }
+    rig.in_flight(0).await;
+    let ended = rig.inputs("Ended").await;
+    assert!(ended.iter().all(|end| end["usage"] == json!({"prompt": 7, "completion": 5})), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -74,12 +74,12 @@ impl Upstream {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Requests of `x-test: hold` and `wait` whose connection was closed before they were answered.
+    /// Requests of `x-test: hold`, `head` and `wait` whose connection was closed before they were answered.
     pub fn aborted(&self) -> usize {
         self.aborted.load(Ordering::SeqCst)
     }
 
-    /// Lets the answers of `x-test: hold` end.
+    /// Lets the answers of `x-test: hold` and `head` go on.
     pub fn go(&self) {
         self.go.send_replace(true);
     }
@@ -96,7 +96,9 @@ async fn answer(State(upstream): State<Upstream>, request: Request) -> Response 
     match kind.as_str() {
         "events" => events(None, Cut(None)),
         // Its head and first event at once, the rest when told.
-        "hold" => events(Some(upstream.go.subscribe()), Cut(Some(upstream.aborted))),
+        "hold" => events(Some((1, upstream.go.subscribe())), Cut(Some(upstream.aborted))),
+        // Its head at once, as vLLM does for a request that waits in its own queue; the events when told.
+        "head" => events(Some((0, upstream.go.subscribe())), Cut(Some(upstream.aborted))),
         // Nothing until told.
         "wait" => {
             let cut = Cut(Some(upstream.aborted));
@@ -112,11 +114,14 @@ async fn answer(State(upstream): State<Upstream>, request: Request) -> Response 
     }
 }
 
-fn events(go: Option<watch::Receiver<bool>>, cut: Cut) -> Response {
+/// The events; from a certain one on when told.
+fn events(go: Option<(usize, watch::Receiver<bool>)>, cut: Cut) -> Response {
     let (to, stream) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     tokio::spawn(async move {
         for (at, event) in EVENTS.into_iter().enumerate() {
-            if let (1, Some(mut go)) = (at, go.clone()) {
+            if let Some((first, mut go)) = go.clone()
+                && at == first
+            {
                 tokio::select! {
                     _ = go.wait_for(|go| *go) => {}
                     () = to.closed() => return,

@@ -2,8 +2,10 @@
 //! response says it used is read as it passes.
 //!
 //! A lease that is taken back becomes an immediate response, whatever has gone by: before the response's headers the
-//! caller gets a plain 429, after them its stream is cut (and the model server's with it). The lease ends when Envoy has
-//! ended the stream.
+//! caller gets a plain 429, after them its stream is cut (and the model server's with it). Streaming servers send their
+//! headers while the request still waits in their own queue, so where Envoy shows what follows without being answered
+//! (full duplex), those of a request that can be taken back go on with the first piece of the body. The lease ends when
+//! Envoy has ended the stream.
 
 use super::answers::pass;
 use super::message::{Body, BodyMode, HttpHeaders, Part, ProcessingRequest, ProcessingResponse};
@@ -25,6 +27,8 @@ pub struct Recall<A> {
     pub revoked: Option<Revoked>,
     /// The answer that ends it.
     pub answer: A,
+    /// Somebody may want it back: it is sheddable.
+    pub likely: bool,
 }
 
 /// Waits for the revocation, where there is one to wait for.
@@ -86,7 +90,9 @@ impl Running {
     where
         S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin,
     {
-        let Recall { mut revoked, answer } = recall;
+        let Recall { mut revoked, answer, likely } = recall;
+        let holds = likely && revoked.is_some() && self.modes.response == BodyMode::FullDuplex;
+        let mut head = None;
         self.since = Instant::now();
         let mut moment = std::pin::pin!(tokio::time::sleep(moment));
         let mut under_way = Some(under_way);
@@ -117,6 +123,15 @@ impl Running {
                 response();
             }
             self.see(&part);
+            if let Some(head) = head.take()
+                && peer.tell(pass(head, self.modes)).await.is_err()
+            {
+                return Over::Broken;
+            }
+            if holds && matches!(&part, Part::ResponseHeaders(headers) if !headers.end_of_stream) {
+                head = Some(part);
+                continue;
+            }
             if peer.tell(pass(part, self.modes)).await.is_err() {
                 return Over::Broken;
             }

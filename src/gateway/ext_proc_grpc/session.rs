@@ -254,6 +254,7 @@ impl<'f, S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Session<'f
             answer: |revocation: &Revocation| {
                 denied(&Denial::revoked(name, caller_id, admission.id, revocation), grpc)
             },
+            likely: admission.priority < 0 && !admission.shadow,
         };
         let over = running.follow(&mut self.peer, under_way, moment, || sights.response(name), recall).await;
         if let Some(ending) = running.over(over) {

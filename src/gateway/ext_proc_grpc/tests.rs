@@ -46,7 +46,10 @@ impl World {
     async fn start(options: Options) -> World {
         let policy = Policy { detector: Detector::Pushed, ..Policy::default() };
         let engine = Engine::open(EngineOptions {
-            pools: BTreeMap::from([("p".to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]),
+            pools: BTreeMap::from([(
+                "p".to_owned(),
+                PoolOptions { policy, objectives: BTreeMap::from([("batch".to_owned(), -1)]) },
+            )]),
             place: Place::Memory(weir_log::memory::MemoryDisk::new()),
             log: LogOptions::default(),
             clock: None,
@@ -346,6 +349,48 @@ async fn a_revoked_request_is_ended_by_an_immediate_response_and_confirmed_by_th
         };
         let end = world.step(|step| step.events.iter().find_map(confirmed)).await;
         assert_eq!(end, RevocationEnd::Confirmed);
+    }
+}
+
+/// In full duplex the head of a sheddable response goes on with what follows it, so that until then its caller can be
+/// told in a plain answer.
+#[tokio::test]
+async fn the_head_of_a_sheddable_response_goes_on_with_what_follows_it() {
+    let follows = [
+        Some(Part::ResponseBody(body("a", false))),
+        Some(Part::ResponseBody(body("", true))),
+        Some(Part::ResponseTrailers(Trailers {})),
+        None,
+    ];
+    for next in follows {
+        let mut world = World::start(Options::default()).await;
+        world.saturated(0);
+        let mut stream = world.open();
+        stream.begin(DUPLEX, &[("x-llm-d-inference-objective", "batch")], true).await;
+        assert!(matches!(stream.answer().await, Answer::RequestHeaders(_)));
+        let id =
+            world.step(|step| matches!(step.input, Input::Arrived(_)).then_some(RequestId(step.seq))).await;
+        stream.send(Part::ResponseHeaders(list(&[(":status", "200")], false))).await;
+        let early = tokio::time::timeout(Duration::from_millis(20), stream.from.next()).await;
+        assert!(early.is_err(), "{early:?}");
+        let Some(next) = next else {
+            assert!(matches!(world.pool.revoke(id, "ops", "test").await, Revoking::Issued { .. }));
+            assert_eq!(stream.refused().await.0, 429, "and no head before it");
+            continue;
+        };
+        stream.send(next).await;
+        assert!(matches!(stream.answer().await, Answer::ResponseHeaders(_)));
+        assert!(matches!(stream.answer().await, Answer::ResponseBody(_) | Answer::ResponseTrailers(_)));
+    }
+    // Where nothing follows, or nobody would take it back, it does not wait.
+    for (objective, end) in [("batch", true), ("none", false)] {
+        let world = World::start(Options::default()).await;
+        world.saturated(0);
+        let mut stream = world.open();
+        stream.begin(DUPLEX, &[("x-llm-d-inference-objective", objective)], true).await;
+        assert!(matches!(stream.answer().await, Answer::RequestHeaders(_)));
+        stream.send(Part::ResponseHeaders(list(&[(":status", "200")], end))).await;
+        assert!(matches!(stream.answer().await, Answer::ResponseHeaders(_)));
     }
 }
 
