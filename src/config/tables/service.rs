@@ -257,8 +257,8 @@ static PROXY: Table = Table {
             Kind::Choice(&["none", "vllm"]),
             "none",
             "`vllm`: the field `priority` of each admitted request is set from its band, so that the engine orders by it as well \
-             (vLLM: lower goes first, hence the negated priority). vLLM refuses any priority but 0 unless it runs with \
-             `--scheduling-policy priority`.",
+             (vLLM: lower goes first, hence the negated priority). It must run with `--scheduling-policy priority`; without, \
+             vLLM 0.32 ignores the field, and by its own description may refuse it.",
         ),
         Setting::new(
             "maxBodyBytes",
