@@ -7,7 +7,7 @@ use super::comeback::{Failures, Rebuild};
 use super::decision::{Decision, Unavailable};
 use super::flood::Flood;
 use super::handle::Shared;
-use super::inbox::{Arriving, Intake, Look, Message};
+use super::inbox::{Arriving, Intake, Lanes, Look, Message};
 use super::journal::{Journal, Port};
 use super::pace::{FULL, Pace};
 use super::release::{Release, Waiters};
@@ -243,6 +243,7 @@ impl Pool {
                 return false;
             }
             if std::mem::take(&mut lanes.poked) {
+                self.take_along(&mut lanes);
                 return true;
             }
             let looks = lanes.looks_due(!self.may_build());
@@ -260,6 +261,7 @@ impl Pool {
             let gathers_until = self.gathers_until();
             let built = !self.building.is_empty() || self.flood.has_aside();
             if gathers_until.is_none() && built && self.flights.len() < FLIGHTS_MAX {
+                self.take_along(&mut lanes);
                 return true;
             }
             // What comes in while a batch gathers is decided by the handful.
@@ -267,12 +269,10 @@ impl Pool {
             let mut span = None;
             if self.may_build() {
                 let waiting = lanes.first.len() + lanes.arrivals.len();
-                if waiting >= handful || self.failing_since.is_some() {
-                    lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
-                    return true;
-                }
                 span = self.next_wake(lanes.refused > 0).map(|deadline| shared.clock.until(deadline));
-                if span == Some(Some(Duration::ZERO)) || self.is_due(lanes.refused > 0) {
+                let due = span == Some(Some(Duration::ZERO)) || self.is_due(lanes.refused > 0);
+                if waiting >= handful || self.failing_since.is_some() || due {
+                    self.take_along(&mut lanes);
                     return true;
                 }
             }
@@ -280,6 +280,14 @@ impl Pool {
             let span = span.flatten().into_iter().chain(gathering).min();
             lanes.revoking = self.state.revoked().next().is_some();
             lanes = shared.inbox.sleep(lanes, span, handful);
+        }
+    }
+
+    /// Takes those who wait, if more may be decided: in every turn, whatever it is for. Where one deadline or one batch
+    /// follows another there would else be no turn for less than a handful.
+    fn take_along(&mut self, lanes: &mut Lanes) {
+        if self.may_build() {
+            lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
         }
     }
 
@@ -295,7 +303,7 @@ impl Pool {
     }
 
     /// The log fails: arrivals that nobody has looked at are refused outside the kernel, and counted.
-    fn refuse_all(&mut self, lanes: &mut super::inbox::Lanes) {
+    fn refuse_all(&mut self, lanes: &mut Lanes) {
         if self.failing_since.is_none() {
             self.failing_since = Some(self.shared.clock.now());
             tracing::warn!(pool = %self.shared.name, "the log cannot be written: new requests are refused");

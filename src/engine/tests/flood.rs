@@ -56,7 +56,9 @@ fn c138_past_a_thousand_a_second_one_step_counts_many() {
     }
     assert!(many(&rig.steps()).is_empty());
     rig.hold();
+    let stall = rig.stall();
     let flood: Vec<_> = (0..2_000).map(|n| rig.admit(&format!("b{n}"))).collect();
+    drop(stall);
     wait("that the log has some", || !many(&rig.steps()).is_empty());
     rig.release();
     for one in flood {
@@ -89,7 +91,9 @@ fn a_counted_refusal_is_durable_before_it_is_heard() {
     let first: Vec<_> = (0..1_001).map(|n| rig.admit(&format!("a{n}"))).collect();
     first.into_iter().for_each(|one| assert_eq!(refused(one).reason, Reason::Saturated));
     rig.hold();
+    let stall = rig.stall();
     let mut flood: Vec<_> = (0..500).map(|n| rig.admit(&format!("b{n}"))).collect();
+    drop(stall);
     wait("that the log has some", || !many(&rig.steps()).is_empty());
     assert!(flood.iter_mut().all(|one| super::rig::is_decided(one).is_none()));
     rig.release();

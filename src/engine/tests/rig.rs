@@ -9,7 +9,7 @@ use crate::engine::{Clock, Decision, Pending, PoolHandle, PoolOptions};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use weir_kernel::{
@@ -24,9 +24,13 @@ enum Mode {
     Held,
 }
 
+/// Sees each batch on its way to the log, in the pool's own thread.
+type Watch = Box<dyn FnMut(&[Step]) + Send>;
+
 /// The log, as tests see it.
 pub struct Script {
     mode: Mutex<Mode>,
+    watch: Mutex<Option<Watch>>,
     steps: Mutex<Vec<Step>>,
     port: Arc<Port>,
 }
@@ -42,6 +46,9 @@ struct Scripted(Arc<Script>);
 impl Journal for Scripted {
     fn submit(&mut self, steps: Arc<Vec<Step>>) {
         let last = steps.last().unwrap().seq;
+        if let Some(watch) = &mut *self.0.watch.lock().unwrap() {
+            watch(&steps);
+        }
         let mode = self.0.mode.lock().unwrap();
         self.0.steps.lock().unwrap().extend(steps.iter().cloned());
         if *mode == Mode::AtOnce {
@@ -129,8 +136,8 @@ impl Setup {
         };
         let running = launch
             .start(|port| {
-                let made =
-                    Arc::new(Script { mode: Mutex::new(Mode::AtOnce), steps: Mutex::new(Vec::new()), port });
+                let mode = Mutex::new(Mode::AtOnce);
+                let made = Arc::new(Script { mode, watch: Mutex::default(), steps: Mutex::default(), port });
                 script.set(Arc::clone(&made)).ok().unwrap();
                 Box::new(Scripted(made))
             })
@@ -176,6 +183,11 @@ impl Rig {
         }
     }
 
+    /// From now on batches are seen on their way to the log.
+    pub fn watch(&self, watch: impl FnMut(&[Step]) + Send + 'static) {
+        *self.script.watch.lock().unwrap() = Some(Box::new(watch));
+    }
+
     /// From now on batches stay in flight.
     pub fn hold(&self) {
         *self.script.mode.lock().unwrap() = Mode::Held;
@@ -215,6 +227,18 @@ impl Rig {
     /// Looks at the state.
     pub fn peek<T: Send + 'static>(&self, see: impl FnOnce(&State) -> T + Send + 'static) -> T {
         wait_for(self.pool.peek(see)).unwrap()
+    }
+
+    /// Holds up the pool's thread until what is returned is dropped: what is sent meanwhile is taken in together.
+    pub fn stall(&self) -> mpsc::Sender<()> {
+        let (hold, held) = mpsc::channel();
+        let (reached, at_it) = mpsc::channel();
+        drop(self.pool.peek(move |_| {
+            reached.send(()).unwrap();
+            let _dropped = held.recv();
+        }));
+        at_it.recv().unwrap();
+        hold
     }
 
     /// Waits until nothing is in any queue or lease any more.
