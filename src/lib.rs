@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod cli;
 pub mod demo;
+pub mod discovery;
 pub mod engine;
 pub mod gateway;
 pub mod load;

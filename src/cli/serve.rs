@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_config::{Effective, EndpointSettings, PoolSettings, format_duration};
+use weir_config::{DiscoverySettings, Effective, EndpointSettings, PoolSettings, format_duration};
 use weir_kernel::Role;
 use weir_log::output;
 use weir_telemetry::export::{Exporter, Settings as TraceSettings};
@@ -148,7 +148,7 @@ fn proxied(settings: &mut Effective, upstreams: &[String]) -> Result<(), String>
             known.join(", ")
         ));
     };
-    pool.endpoints = Some(endpoints);
+    (pool.endpoints, pool.discovery) = (Some(endpoints), None);
     settings.settings.gateway.proxy.enabled = true;
     Ok(())
 }
@@ -341,7 +341,16 @@ fn pool_in_force(name: &str, pool: &PoolSettings) -> String {
         false => format_duration(span),
     };
     let limit = |limit: u64| if limit == 0 { "unlimited".to_owned() } else { limit.to_string() };
-    let endpoints = pool.endpoints.as_ref().map_or("pushed".to_owned(), |list| list.len().to_string());
+    let endpoints = match (&pool.endpoints, &pool.discovery) {
+        (Some(list), _) => list.len().to_string(),
+        (None, None) => "pushed".to_owned(),
+        (None, Some(DiscoverySettings::Dns(dns))) => format!("the addresses of {}", dns.name),
+        (None, Some(DiscoverySettings::File(file))) => format!("those of {}", file.path.display()),
+        (None, Some(DiscoverySettings::Kubernetes(cluster))) => match &cluster.service {
+            Some(service) => format!("those of the Service {service}"),
+            None => format!("those of the InferencePool {}", pool.inference_pool),
+        },
+    };
     format!(
         "pool {name}: {}, defaultRequestTTL {}, noEndpointRequestTTL {}, maxRequests {}, maxBytes {}, bands {:?}, \
          detector {}, usage limit {}, endpoints {endpoints}, leaseTimeout {}\n",

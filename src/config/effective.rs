@@ -198,6 +198,8 @@ pub struct PoolSettings {
     pub policy: Policy,
     /// The endpoints of the file, an empty list too; `None`: they are pushed, and nothing is known of the pool until then.
     pub endpoints: Option<Vec<EndpointSettings>>,
+    /// Where they are found instead, if they are.
+    pub discovery: Option<DiscoverySettings>,
     /// How their metrics are read.
     pub scrape: ScrapeSettings,
     /// The InferencePool that it is, as `InferenceObjective` objects name it.
@@ -225,6 +227,62 @@ pub struct EndpointSettings {
     pub url: String,
     /// Its stages.
     pub role: Role,
+}
+
+/// The section `pools.<name>.discovery`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiscoverySettings {
+    /// The addresses of a name.
+    Dns(DnsSettings),
+    /// A file that somebody else writes.
+    File(FileSettings),
+    /// Objects of a Kubernetes API server.
+    Kubernetes(KubernetesSettings),
+}
+
+/// The section `pools.<name>.discovery.dns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsSettings {
+    /// The name.
+    pub name: String,
+    /// The port of the model servers.
+    pub port: u16,
+    /// How often it is resolved.
+    pub interval: Micros,
+    /// After this long without an answer it is said that there is none.
+    pub timeout: Micros,
+    /// The stages of its endpoints.
+    pub role: Role,
+}
+
+/// The section `pools.<name>.discovery.file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSettings {
+    /// The file.
+    pub path: PathBuf,
+    /// How often it is looked at.
+    pub interval: Micros,
+}
+
+/// The section `pools.<name>.discovery.kubernetes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesSettings {
+    /// The Service whose EndpointSlices are followed; else the pods of the InferencePool.
+    pub service: Option<String>,
+    /// The port, by name or number.
+    pub port: Option<String>,
+    /// Where the objects are; else where the service account is.
+    pub namespace: Option<String>,
+    /// Are objectives taken as well?
+    pub objectives: bool,
+    /// The stages of endpoints that say nothing of their own.
+    pub role: Role,
+    /// `http(s)://host[:port]`; else that of the cluster.
+    pub api_server: Option<String>,
+    /// The token.
+    pub token_file: PathBuf,
+    /// The authorities of the API server's certificate.
+    pub ca_file: PathBuf,
 }
 
 /// The section `pools.<name>.scrape`.

@@ -7,6 +7,7 @@
 
 mod bounds;
 mod ceilings;
+mod discovery;
 mod duration;
 mod effective;
 mod env;
@@ -32,6 +33,7 @@ mod tables;
 mod ttl;
 mod yaml;
 
+pub use discovery::read_endpoints;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use effective::*;
 pub use env::PREFIX as ENV_PREFIX;

@@ -1,8 +1,6 @@
 //! One pool: its sections, and the checks between them.
 
-use crate::effective::{
-    ControllerSettings, EndpointSettings, PoolSettings, Preset, SCRAPE_FLOOR, ScrapeSettings,
-};
+use crate::effective::{ControllerSettings, PoolSettings, Preset, SCRAPE_FLOOR, ScrapeSettings};
 use crate::gates::Gates;
 use crate::node::{Node, Origin};
 use crate::plugins::{Plugins, mark, staleness};
@@ -10,9 +8,9 @@ use crate::report::MistakeKind;
 use crate::scalar::Scalar;
 use crate::section::{Reading, Section};
 use crate::tables::POOL;
-use crate::{eviction, flow, format_duration};
+use crate::{discovery, eviction, flow, format_duration};
 use std::collections::BTreeMap;
-use weir_kernel::{Detector, Micros, Policy, Role};
+use weir_kernel::{Detector, Micros, Policy};
 
 /// Where a pool's parts stand: its own section, and for `default` llm-d's keys at the top.
 #[derive(Clone, Debug)]
@@ -43,7 +41,8 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     let section_ignored = !gate_on && gate_off(reading, &section, mistakes, rows);
     plugins.finish(reading);
 
-    let endpoints = endpoints(reading, &own);
+    let endpoints = discovery::endpoints(reading, &own);
+    let discovery = discovery::read(reading, &own);
     let scrape = scrape(reading, &own);
     policy.observe = own.text(reading, "mode").as_deref() == Some("observe");
     let trust_request_priority = own.flag(reading, "trustRequestPriority");
@@ -57,6 +56,7 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     PoolSettings {
         policy,
         endpoints,
+        discovery,
         scrape,
         inference_pool: own.text(reading, "inferencePool").unwrap_or_else(|| source.name.to_owned()),
         objectives: BTreeMap::new(),
@@ -119,31 +119,6 @@ fn gate_off(reading: &mut Reading, section: &Section<'_>, mistakes: usize, rows:
         reading.report.warn(&section.path, text);
     }
     !set.is_empty()
-}
-
-fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Option<Vec<EndpointSettings>> {
-    own.node("endpoints")?;
-    let mut endpoints: Vec<EndpointSettings> = Vec::new();
-    let mut names: BTreeMap<String, Origin> = BTreeMap::new();
-    for entry in own.list(reading, "endpoints") {
-        for key in ["name", "url"] {
-            if entry.node(key).is_none() {
-                entry.refuse(reading, key, "a value: it must be given");
-            }
-        }
-        let (name, url) = (entry.text(reading, "name"), entry.text(reading, "url"));
-        let role = Role::from_label(entry.text(reading, "role").as_deref().unwrap_or_default());
-        let (Some(name), Some(url)) = (name, url) else { continue };
-        let place = entry.origin_of("name");
-        if let Some(first) = names.get(&name) {
-            let (path, first) = (entry.at("name"), first.clone());
-            reading.report.duplicate(&path, &format!("the endpoint \"{name}\""), &first, &place);
-            continue;
-        }
-        names.insert(name.clone(), place);
-        endpoints.push(EndpointSettings { name, url, role });
-    }
-    Some(endpoints)
 }
 
 fn scrape(reading: &mut Reading, own: &Section<'_>) -> ScrapeSettings {

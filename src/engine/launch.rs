@@ -109,7 +109,7 @@ fn first_inputs(state: &State, options: PoolOptions) -> Vec<Input> {
             .collect(),
         removed: known
             .keys()
-            .filter(|name| !options.objectives.contains_key(**name))
+            .filter(|name| !options.keep_objectives && !options.objectives.contains_key(**name))
             .map(|name| (*name).to_owned())
             .collect(),
     };

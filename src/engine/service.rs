@@ -47,6 +47,8 @@ pub struct PoolOptions {
     pub policy: Policy,
     /// Names of objectives and their priorities.
     pub objectives: BTreeMap<String, i32>,
+    /// Others that the log knows stay for now: they are found out while the service runs.
+    pub keep_objectives: bool,
 }
 
 /// Why the engine does not start, or did not stop in order.

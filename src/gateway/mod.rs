@@ -12,6 +12,7 @@ mod ask_headers;
 pub mod auth;
 mod body;
 mod completion;
+mod discovered;
 mod door;
 mod envoy;
 mod ext_authz;

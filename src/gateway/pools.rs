@@ -182,14 +182,14 @@ pub async fn push(
         let pool = gateway.pool(Some(&name))?;
         let body = body::read(&parts, body, bounds(&gateway)).await?;
         take(pool, push::read(&body)?)?;
-        Ok(answer::json(StatusCode::OK, render(&name, &pool.observer.view())))
+        Ok(answer::json(StatusCode::OK, render(&name, pool)))
     };
     done.await.inspect_err(|fault: &Fault| count(&gateway, fault))
 }
 
 fn take(pool: &PoolFace, push: Push) -> Result<(), Fault> {
     if pool.is_configured() && push.endpoints.is_some() {
-        let text = "the endpoints of this pool are set in the configuration; only a saturation may be pushed";
+        let text = "the endpoints of this pool are set in the configuration, or discovered; only a saturation may be pushed";
         return Err(Fault::Conflict(text.to_owned()));
     }
     let found = push.endpoints.as_ref().map_or(0, Vec::len);
@@ -204,16 +204,26 @@ pub async fn endpoints(
     Segment(name): Segment,
 ) -> Result<Response, Fault> {
     let pool = gateway.pool(Some(&name))?;
-    Ok(answer::json(StatusCode::OK, render(&name, &pool.observer.view())))
+    Ok(answer::json(StatusCode::OK, render(&name, pool)))
 }
 
-fn render(pool: &str, view: &View) -> Vec<u8> {
-    let object = Object::new().text("pool", pool).plain("known", view.known).list(
-        "endpoints",
-        &view.endpoints,
-        endpoint,
-    );
-    match view.pushed {
+fn render(name: &str, pool: &PoolFace) -> Vec<u8> {
+    let View { known, endpoints, pushed } = pool.observer.view();
+    let object =
+        Object::new().text("pool", name).plain("known", known).list("endpoints", &endpoints, endpoint);
+    let object = match pool.discovered.standing() {
+        None => object,
+        Some(search) => object.object("discovery", |object| {
+            object
+                .text("kind", search.kind)
+                .plain("found", search.found)
+                .plain("failures", search.failures)
+                .list("faults", &search.faults, |object, (place, error)| {
+                    object.text("place", place).text("error", error)
+                })
+        }),
+    };
+    match pushed {
         None | Some(Pushed::Keep | Pushed::Clear) => object,
         Some(Pushed::Pool(figure)) => object.plain("saturation", figure),
         Some(Pushed::Stages { prefill, decode }) => {

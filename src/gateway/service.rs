@@ -1,6 +1,7 @@
 //! The whole service of one process, from settings: engine, observers, gateway and listener, started and stopped in order.
 
 use super::accept;
+use super::discovered::brings_objectives;
 use super::door::{self, DoorError};
 use super::follow;
 use super::grpc;
@@ -13,16 +14,16 @@ use crate::engine::{
     Clock, Engine, EngineError, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle,
     PoolOptions, Unavailable,
 };
-use crate::observer::{Feed, MetricNames, Observer, ObserverOptions, Preset, ScrapeOptions, Spec};
+use crate::observer::{Feed, Observer, ObserverOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weir_config::{Effective, EndpointSettings, GatewaySettings, PoolSettings, ScrapeSettings};
+use weir_config::{Effective, GatewaySettings, PoolSettings};
 use weir_graphql::Limits;
-use weir_kernel::{Detector, Micros, ObjectivesChange, State};
+use weir_kernel::Micros;
 use weir_projection::{Followers, Projections, Source};
 use weir_telemetry::export::Exporter;
 
@@ -105,7 +106,11 @@ impl Service {
             None => None,
         };
         let pools = settings.pools.iter().map(|(name, pool)| {
-            let options = PoolOptions { policy: pool.policy.clone(), objectives: pool.objectives.clone() };
+            let options = PoolOptions {
+                policy: pool.policy.clone(),
+                objectives: pool.objectives.clone(),
+                keep_objectives: brings_objectives(pool),
+            };
             (name.clone(), options)
         });
         let pools = pools.collect();
@@ -128,6 +133,14 @@ impl Service {
         if let Some(exporter) = exporter {
             // Nobody else sets it.
             let _ = gateway.traces.set(exporter);
+        }
+        for (name, pool) in &settings.pools {
+            if let Ok(face) = gateway.pool(Some(name)) {
+                // The table was set at the opening; what is found is put beside that.
+                let noted = face.discovered.set_objectives(&face.handle, pool).await;
+                noted.map_err(|error| ServiceError::Pool { pool: name.clone(), error })?;
+                face.discovered.follow(face, pool);
+            }
         }
         let reading = answer_questions(&gateway, settings);
         let followers = follow::all(&gateway);
@@ -169,12 +182,13 @@ impl Service {
             };
             let refused = |error| ServiceError::Pool { pool: name.clone(), error };
             handle.change_policy(pool.policy.clone()).await.map_err(refused)?;
-            change_objectives(handle, pool).await.map_err(refused)?;
+            face.discovered.set_objectives(handle, pool).await.map_err(refused)?;
             face.set_trust_priority(pool.trust_request_priority);
-            let observing = observing(pool);
-            face.set_configured(matches!(observing.feed, Feed::Configured(_)));
+            let observing = ObserverOptions::from_settings(pool);
+            face.set_configured(observing.feed != Feed::Pushed);
             let too_many = |error| ServiceError::Endpoints { pool: name.clone(), error };
             face.observer.configure(observing).map_err(too_many)?;
+            face.discovered.follow(face, pool);
         }
         Ok(unchangeable(old, new))
     }
@@ -185,9 +199,9 @@ impl Service {
     /// A pool takes none now.
     pub async fn reload_objectives(&self, settings: &Effective) -> Result<(), ServiceError> {
         for (name, pool) in &settings.pools {
-            let Some(handle) = self.engine.pool(name) else { continue };
+            let Ok(face) = self.gateway.pool(Some(name)) else { continue };
             let refused = |error| ServiceError::Pool { pool: name.clone(), error };
-            change_objectives(handle, pool).await.map_err(refused)?;
+            face.discovered.set_objectives(&face.handle, pool).await.map_err(refused)?;
         }
         Ok(())
     }
@@ -225,6 +239,7 @@ impl Service {
         self.gateway.begin_stop();
         let stopped = self.engine.shutdown(drain).await;
         for pool in self.gateway.pools() {
+            pool.discovered.stop();
             pool.observer.stop();
         }
         // A server may have ended by itself, which is its end as well.
@@ -301,28 +316,6 @@ fn listen(addr: SocketAddr) -> Result<(SocketAddr, TcpListener), ServiceError> {
     listening.map_err(|error| ServiceError::Listen { addr, error })
 }
 
-/// Makes a pool's table of objectives that of its settings.
-async fn change_objectives(handle: &PoolHandle, pool: &PoolSettings) -> Result<(), Unavailable> {
-    let wanted = pool.objectives.clone();
-    if let Some(change) = handle.query(move |state| objectives(state, &wanted)).await? {
-        handle.change_objectives(change).await?;
-    }
-    Ok(())
-}
-
-/// What has to change for the table to be `wanted`, if anything has.
-fn objectives(state: &State, wanted: &std::collections::BTreeMap<String, i32>) -> Option<ObjectivesChange> {
-    let known: std::collections::BTreeMap<&str, i32> = state.objectives().collect();
-    let set = wanted
-        .iter()
-        .filter(|(name, priority)| known.get(name.as_str()) != Some(priority))
-        .map(|(name, priority)| (name.clone(), *priority))
-        .collect::<Vec<_>>();
-    let removed = known.keys().filter(|name| !wanted.contains_key(**name)).map(|name| (*name).to_owned());
-    let removed = removed.collect::<Vec<_>>();
-    (!set.is_empty() || !removed.is_empty()).then_some(ObjectivesChange { set, removed })
-}
-
 /// What differs but takes a restart.
 fn unchangeable(old: &Effective, new: &Effective) -> Vec<&'static str> {
     let (before, after) = (&old.settings, &new.settings);
@@ -383,54 +376,11 @@ fn options(settings: &Effective) -> Options {
 }
 
 async fn face(handle: &PoolHandle, pool: &PoolSettings) -> PoolFace {
-    let observing = observing(pool);
-    let configured = matches!(observing.feed, Feed::Configured(_));
+    let observing = ObserverOptions::from_settings(pool);
+    let pushed = observing.feed == Feed::Pushed;
     let observer = Observer::start(handle.clone(), observing).await;
     let face = PoolFace::new(handle.clone(), observer, pool.detector_name.clone());
     face.set_trust_priority(pool.trust_request_priority);
-    face.set_configured(configured);
+    face.set_configured(!pushed);
     face
-}
-
-fn observing(pool: &PoolSettings) -> ObserverOptions {
-    let spec = |endpoint: &EndpointSettings| Spec {
-        name: endpoint.name.clone(),
-        role: endpoint.role,
-        metrics_url: Some(format!("{}/metrics", endpoint.url)),
-    };
-    let feed = match &pool.endpoints {
-        Some(endpoints) => Feed::Configured(endpoints.iter().map(spec).collect()),
-        None => Feed::Pushed,
-    };
-    let staleness = match &pool.policy.detector {
-        Detector::Utilization { staleness, .. } => *staleness,
-        // Freshness decides nothing there, but is shown.
-        Detector::Concurrency { .. } | Detector::Pushed => Micros::from_secs(5),
-    };
-    ObserverOptions { feed, scrape: scrape(&pool.scrape), staleness }
-}
-
-fn scrape(settings: &ScrapeSettings) -> ScrapeOptions {
-    let preset = match settings.preset {
-        weir_config::Preset::Vllm => Preset::Vllm,
-        weir_config::Preset::VllmOld => Preset::VllmOld,
-        weir_config::Preset::Sglang => Preset::Sglang,
-        weir_config::Preset::Tgi => Preset::Tgi,
-    };
-    let mut names: MetricNames = preset.names();
-    for (given, of) in [
-        (&settings.waiting, &mut names.waiting),
-        (&settings.running, &mut names.running),
-        (&settings.kv_usage, &mut names.kv),
-    ] {
-        if let Some(name) = given {
-            *of = vec![name.clone()];
-        }
-    }
-    ScrapeOptions {
-        interval: Duration::from_micros(settings.interval.0),
-        timeout: Duration::from_micros(settings.timeout.0),
-        bytes_max: usize::try_from(settings.max_bytes).unwrap_or(usize::MAX),
-        names,
-    }
 }

@@ -3,6 +3,7 @@
 use super::admin::Upkeep;
 use super::ask::{Highest, Terms};
 use super::auth::{Actor, Guard};
+use super::discovered::Discovered;
 use super::history::History;
 use super::json::shown;
 use super::metrics::{BandGauge, FLOW_LABELS_MAX, GatewayCounters, Metrics, PoolGauges};
@@ -40,6 +41,8 @@ pub struct PoolFace {
     pub detector: String,
     /// Its objectives, as the log last told them.
     pub objectives: Arc<Objectives>,
+    /// What is found of it while it runs.
+    pub discovered: Discovered,
 }
 
 /// Priorities by objective name, kept beside the engine: who may only have so high a priority is told apart by them.
@@ -69,6 +72,7 @@ impl PoolFace {
             configured: AtomicBool::new(false),
             detector,
             objectives: Arc::default(),
+            discovered: Discovered::default(),
         }
     }
 
@@ -82,7 +86,7 @@ impl PoolFace {
         self.trust_priority.store(trust, Ordering::Relaxed);
     }
 
-    /// Are its endpoints those of the settings, so that pushing them is refused?
+    /// Are its endpoints those of the settings, or discovered, so that pushing them is refused?
     pub fn is_configured(&self) -> bool {
         self.configured.load(Ordering::Relaxed)
     }
@@ -101,7 +105,7 @@ impl PoolFace {
         address.parse::<SocketAddr>().is_ok().then_some(address)
     }
 
-    /// From here on its endpoints are those of the settings, or pushed.
+    /// From here on its endpoints are those of the settings or discovered, or else pushed.
     pub fn set_configured(&self, configured: bool) {
         self.configured.store(configured, Ordering::Relaxed);
     }
@@ -249,6 +253,10 @@ impl Gateway {
                 detector: pool.detector.clone(),
                 timings: pool.handle.timings(),
                 chain: self.history.chain(pool.handle.name()),
+                discovery: pool
+                    .discovered
+                    .standing()
+                    .map(|search| (search.faults.is_empty() && search.found, search.failures)),
                 ..seen
             });
         }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use weir_config::{PoolSettings, ScrapeSettings};
 use weir_kernel::{Detector, Micros};
 
-/// For detectors that set no threshold of their own: when the view calls a sample old.
-const STALENESS: Micros = Micros::from_millis(200);
+/// For detectors that set no threshold of their own: freshness decides nothing there, but is shown.
+const STALENESS: Micros = Micros::from_secs(5);
 
 impl ObserverOptions {
-    /// As the settings say: their endpoints, or a pushed feed where they name no list at all.
+    /// As the settings say: their endpoints, or what is discovered, or a pushed feed where they name neither.
     pub fn from_settings(settings: &PoolSettings) -> ObserverOptions {
         let feed = match &settings.endpoints {
+            None if settings.discovery.is_some() => Feed::Discovered,
             None => Feed::Pushed,
             Some(listed) => Feed::Configured(
                 listed
@@ -80,6 +81,7 @@ pools:
     scrape: {interval: 75ms, preset: sglang, names: {waiting: my_waiting}}
   q: {}
   r: {endpoints: []}
+  s: {discovery: {dns: {name: a, port: 1}}}
 ";
         let effective = weir_config::from_text(text, []).unwrap();
         let options = ObserverOptions::from_settings(&effective.pools["p"]);
@@ -92,5 +94,6 @@ pools:
         assert_eq!(ObserverOptions::from_settings(&effective.pools["q"]).feed, Feed::Pushed);
         let none = ObserverOptions::from_settings(&effective.pools["r"]).feed;
         assert_eq!(none, Feed::Configured(Vec::new()), "an empty list is known to be empty");
+        assert_eq!(ObserverOptions::from_settings(&effective.pools["s"]).feed, Feed::Discovered);
     }
 }

@@ -21,6 +21,8 @@ pub enum Feed {
     Configured(Vec<Spec>),
     /// Somebody pushes them: nothing is known of the pool until then.
     Pushed,
+    /// They are found while the service runs ([`Observer::discovered`]): nothing is known of the pool until then.
+    Discovered,
 }
 
 /// How a pool is observed.
@@ -147,7 +149,8 @@ impl Observer {
         observer
     }
 
-    /// Other options from here on. Endpoints of the settings replace what is there; a pushed feed stays as it is.
+    /// Other options from here on. Endpoints of the settings replace what is there; what was pushed or discovered stays
+    /// until other is.
     ///
     /// # Errors
     /// More endpoints than a pool can have; nothing is changed.
@@ -185,6 +188,22 @@ impl Observer {
         }
         inner.table.push(push.saturation);
         self.0.tell(&mut inner);
+        Ok(())
+    }
+
+    /// These are all endpoints now: what went is out of choice and no longer scraped when this returns, what came is
+    /// scraped at once.
+    ///
+    /// # Errors
+    /// More endpoints than a pool can have; nothing is changed.
+    pub fn discovered(&self, specs: Vec<Spec>) -> Result<(), TooMany> {
+        let mut inner = self.lock();
+        inner.table.want(specs)?;
+        inner.known = true;
+        inner.forget_gone();
+        self.0.tell(&mut inner);
+        drop(inner);
+        self.0.changed.notify_one();
         Ok(())
     }
 
@@ -377,8 +396,11 @@ async fn rounds(shared: Arc<Shared>) {
         }
         // What comes within half the round goes into one input; the rest follows with the next.
         let (gathered, over) = (began + scrape.interval / 2, began + scrape.interval);
-        let mut told = false;
+        let (mut told, mut anew) = (false, false);
         loop {
+            if anew && awaited == 0 {
+                break;
+            }
             if !told && (awaited == 0 || tokio::time::Instant::now() >= gathered) {
                 shared.tell(&mut shared.lock());
                 told = true;
@@ -398,11 +420,7 @@ async fn rounds(shared: Arc<Shared>) {
                         break;
                     }
                 }
-                () = shared.changed.notified() => {
-                    if awaited == 0 {
-                        break;
-                    }
-                }
+                () = shared.changed.notified() => anew = true,
             }
         }
     }

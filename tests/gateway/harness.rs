@@ -60,7 +60,10 @@ impl World {
     ) -> World {
         let pools = setups.iter().map(|(name, setup)| {
             let objectives = setup.objectives.iter().map(|(name, p)| ((*name).to_owned(), *p)).collect();
-            ((*name).to_owned(), PoolOptions { policy: setup.policy.clone(), objectives })
+            (
+                (*name).to_owned(),
+                PoolOptions { policy: setup.policy.clone(), objectives, keep_objectives: false },
+            )
         });
         let options_of_engine = EngineOptions {
             pools: pools.collect(),

@@ -12,7 +12,12 @@ fn weir(args: &[&str]) -> std::process::Output {
 
 #[test]
 fn settings_are_valid() {
-    for settings in ["deploy/weir.yaml", "deploy/kubernetes/base/weir.yaml"] {
+    for settings in [
+        "deploy/weir.yaml",
+        "deploy/kubernetes/base/weir.yaml",
+        "deploy/kubernetes/overlays/proxy/weir.yaml",
+        "deploy/kubernetes/overlays/envoy-gateway/weir.yaml",
+    ] {
         let output = weir(&["config", "check", settings]);
         assert!(output.status.success(), "{settings}: {}", said(&output));
     }
@@ -22,8 +27,21 @@ fn settings_are_valid() {
 fn manifests_render_and_are_as_they_should_be() {
     for (folder, more) in [
         ("base", &[][..]),
-        ("overlays/envoy-gateway", &["EnvoyExtensionPolicy", "--grpc-listen"]),
-        ("overlays/proxy", &["--upstream"]),
+        (
+            "overlays/envoy-gateway",
+            &[
+                "EnvoyExtensionPolicy",
+                "--grpc-listen",
+                "kind: Role\n",
+                "kind: RoleBinding\n",
+                "- endpointslices",
+                "- inferencepools",
+                "- inferenceobjectives",
+                "serviceAccountToken:",
+                "kubernetes: {namespace: inference}",
+            ],
+        ),
+        ("overlays/proxy", &["dns: {name: vllm.inference.svc.cluster.local", "enabled: true"]),
     ] {
         let path = format!("deploy/kubernetes/{folder}");
         let Some(output) = tool("kubectl", &["kustomize", &path], b"") else { return };

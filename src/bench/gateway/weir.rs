@@ -40,7 +40,7 @@ pub struct FlushTimes {
 impl Weir {
     pub async fn start(dir: &Path, upstream: SocketAddr) -> Result<Weir, Failure> {
         let policy = Policy { detector: Detector::Pushed, ..Policy::default() };
-        let pools = BTreeMap::from([(POOL.to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]);
+        let pools = BTreeMap::from([(POOL.to_owned(), PoolOptions { policy, ..PoolOptions::default() })]);
         let data = dir.join("data");
         let engine = Engine::open(EngineOptions {
             pools,

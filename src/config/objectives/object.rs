@@ -6,8 +6,8 @@ use crate::node::{Node, Origin, Value};
 use crate::scalar::is_label;
 use crate::yaml;
 
-/// The API groups of the extension: as it is now, and as it was before.
-const GROUPS: [&str; 2] = ["inference.networking.k8s.io", "inference.networking.x-k8s.io"];
+/// The API groups of the extension, as it is now and as it was before, and llm-d's own.
+const GROUPS: [&str; 3] = ["inference.networking.k8s.io", "inference.networking.x-k8s.io", "llm-d.ai"];
 const KIND: &str = "InferenceObjective";
 /// The most objects of one file.
 const OBJECTS_MAX: usize = 4_096;

@@ -1,10 +1,12 @@
 //! Every setting, declared once. This file: the top of a document.
 
+mod discovery;
 mod flow;
 mod plugin;
 mod pool;
 mod service;
 
+pub use discovery::ENDPOINTS_FILE;
 pub use flow::FLOW;
 pub use plugin::{Family, PLUGIN, PLUGIN_TYPES, PluginType};
 pub use pool::POOL;

@@ -1,5 +1,6 @@
 //! `pools.<name>`: endpoints, how they are observed, and the pool's own flow control.
 
+use super::discovery::DISCOVERY;
 use super::{FLOW, PLUGIN};
 use crate::table::{Kind, Setting, Table};
 use weir_kernel::Micros;
@@ -11,9 +12,15 @@ pub static POOL: Table = Table {
         Setting::open(
             "endpoints",
             Kind::List(&ENDPOINT),
-            "none: they are pushed",
-            "The model servers. Where this is absent they come by `PUT /v1/pools/{pool}/endpoints`, and nothing is known of the \
-             pool until then; an empty list is known to be empty.",
+            "none: they are discovered or pushed",
+            "The model servers. Where this and `discovery` are absent they come by `PUT /v1/pools/{pool}/endpoints`, and nothing \
+             is known of the pool until then; an empty list is known to be empty.",
+        ),
+        Setting::open(
+            "discovery",
+            Kind::Section(&DISCOVERY),
+            "none",
+            "Where the model servers are found while the service runs, in place of `endpoints`.",
         ),
         Setting::open(
             "scrape",
@@ -74,7 +81,12 @@ pub static POOL: Table = Table {
     ],
 };
 
-static ENDPOINT: Table = Table {
+/// The words of `llm-d.ai/role`.
+pub static ROLES: [&str; 7] =
+    ["decode", "prefill", "prefill-decode", "both", "encode", "encode-prefill", "encode-prefill-decode"];
+
+/// One model server, in the settings and in a file of discovery.
+pub static ENDPOINT: Table = Table {
     doc: "One model server.",
     settings: &[
         Setting::open("name", Kind::Text, "refused", "Its name; unique in the pool."),
@@ -86,15 +98,7 @@ static ENDPOINT: Table = Table {
         ),
         Setting::new(
             "role",
-            Kind::Choice(&[
-                "decode",
-                "prefill",
-                "prefill-decode",
-                "both",
-                "encode",
-                "encode-prefill",
-                "encode-prefill-decode",
-            ]),
+            Kind::Choice(&ROLES),
             "decode",
             "Its stages, as the label `llm-d.ai/role` names them.",
         ),

@@ -15,7 +15,7 @@ use weir_log::memory::MemoryDisk;
 
 fn options(place: Place, policy: Policy) -> EngineOptions {
     EngineOptions {
-        pools: BTreeMap::from([("p".to_owned(), PoolOptions { policy, objectives: BTreeMap::new() })]),
+        pools: BTreeMap::from([("p".to_owned(), PoolOptions { policy, ..PoolOptions::default() })]),
         place,
         log: LogOptions::default(),
         clock: None,

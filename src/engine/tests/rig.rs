@@ -127,6 +127,7 @@ impl Setup {
             options: PoolOptions {
                 policy: self.policy,
                 objectives: BTreeMap::from([("batch".to_owned(), -5)]),
+                keep_objectives: false,
             },
             inbox_arrivals_max: self.inbox,
             decide: self.decide,

@@ -48,7 +48,11 @@ impl World {
         let engine = Engine::open(EngineOptions {
             pools: BTreeMap::from([(
                 "p".to_owned(),
-                PoolOptions { policy, objectives: BTreeMap::from([("batch".to_owned(), -1)]) },
+                PoolOptions {
+                    policy,
+                    objectives: BTreeMap::from([("batch".to_owned(), -1)]),
+                    keep_objectives: false,
+                },
             )]),
             place: Place::Memory(weir_log::memory::MemoryDisk::new()),
             log: LogOptions::default(),

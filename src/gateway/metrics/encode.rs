@@ -56,6 +56,8 @@ pub struct PoolGauges {
     pub timings: Timings,
     /// The head of its chain: the last durable step, and the first 48 bits of its batch's hash.
     pub chain: (u64, u64),
+    /// Where its endpoints are discovered: is that known now, and how often it could not be found out.
+    pub discovery: Option<(bool, u64)>,
 }
 
 /// A band at the moment of a scrape.
@@ -338,7 +340,12 @@ fn gauges(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(
 }
 
 fn service(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<(), Error> {
-    let plain: [(&str, &str, OfPool); 5] = [
+    let plain: [(&str, &str, OfPool); 6] = [
+        (
+            "discovery_up",
+            "0 while the endpoints of the pool cannot be found out; what was found last stays.",
+            |p| p.discovery.map(|(up, _)| f64::from(u8::from(up))),
+        ),
         ("pool_paused", "1 while an operator has the pool paused.", |p| Some(f64::from(u8::from(p.paused)))),
         ("pool_endpoints", "Endpoints of the pool.", |p| Some(p.endpoints.0 as f64)),
         ("pool_ready", "1 if the pool may be sent traffic.", |p| Some(f64::from(u8::from(p.ready)))),
@@ -348,6 +355,11 @@ fn service(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolGauges]) -> Result<
         ("log_durable_sequence", "The last durable step of the pool's log.", |p| Some(p.durable as f64)),
     ];
     each_pool(encoder, pools, &plain)?;
+    let help = "How often endpoints or objectives of the pool could not be found out.";
+    let mut series = Series::counter(encoder, "discovery_failures", help)?;
+    for (pool, (_, failures)) in pools.iter().filter_map(|pool| Some((pool, pool.discovery?))) {
+        series.count(vec![("inference_pool", &pool.pool)], failures)?;
+    }
     let mut series = Series::counter(encoder, "pool_faults", "Inputs that made the kernel fail.")?;
     for pool in pools {
         series.count(vec![("inference_pool", &pool.pool)], pool.faults.0)?;

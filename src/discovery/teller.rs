@@ -1,0 +1,100 @@
+//! What is found, told to whoever follows; what is wrong, said once and then now and then.
+
+use super::Found;
+use crate::observer::{ENDPOINTS_MAX, Spec};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The same fault is said again after this long.
+const SAID_AGAIN: Duration = Duration::from_secs(30);
+/// Faults that are told at once; beyond it they are counted alone.
+const FAULTS_MAX: usize = 16;
+
+/// Tells what one search finds; clones share it.
+#[derive(Clone, Debug)]
+pub struct Teller {
+    pool: Arc<str>,
+    to: watch::Sender<Found>,
+    said: Arc<Mutex<BTreeMap<String, Instant>>>,
+}
+
+impl Teller {
+    /// For a pool.
+    pub fn new(pool: &str, to: watch::Sender<Found>) -> Teller {
+        Teller { pool: pool.into(), to, said: Arc::default() }
+    }
+
+    /// These are all endpoints now, in any order; one that stands twice counts once.
+    pub fn endpoints(&self, mut specs: Vec<Spec>) {
+        specs.sort_by(|a, b| a.name.cmp(&b.name));
+        specs.dedup_by(|a, b| a.name == b.name);
+        if specs.len() > ENDPOINTS_MAX {
+            let found = specs.len();
+            self.fault(
+                "endpoints",
+                format!("{found} endpoints, at most {ENDPOINTS_MAX} are allowed in a pool"),
+            );
+            return;
+        }
+        self.well("endpoints");
+        let (pool, count) = (&*self.pool, specs.len());
+        let changed = self.to.send_if_modified(|found| {
+            let changed = found.endpoints.as_ref() != Some(&specs);
+            found.endpoints = Some(specs);
+            changed
+        });
+        if changed {
+            tracing::info!(pool, endpoints = count, "discovery: these are the endpoints now");
+        }
+    }
+
+    /// These are all objectives now.
+    pub fn objectives(&self, objectives: BTreeMap<String, i32>) {
+        let (pool, count) = (&*self.pool, objectives.len());
+        let changed = self.to.send_if_modified(|found| {
+            let changed = found.objectives.as_ref() != Some(&objectives);
+            found.objectives = Some(objectives);
+            changed
+        });
+        if changed {
+            tracing::info!(pool, objectives = count, "discovery: these are the objectives now");
+        }
+    }
+
+    /// Something cannot be found out there. What was found before stays.
+    pub fn fault(&self, place: &str, error: String) {
+        self.to.send_modify(|found| {
+            found.failures += 1;
+            if found.faults.len() < FAULTS_MAX || found.faults.contains_key(place) {
+                found.faults.insert(place.to_owned(), error.clone());
+            }
+        });
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= FAULTS_MAX && !said.contains_key(place) {
+            return;
+        }
+        let recent = said.get(place).is_some_and(|at| at.elapsed() < SAID_AGAIN);
+        if !recent {
+            said.insert(place.to_owned(), Instant::now());
+            tracing::warn!(pool = &*self.pool, place, error, "discovery fails; what was found last stays");
+        }
+    }
+
+    /// The same of something that is looked at again and again: counted when it begins or changes.
+    pub fn standing(&self, place: &str, error: String) {
+        if self.to.borrow().faults.get(place) != Some(&error) {
+            self.fault(place, error);
+        }
+    }
+
+    /// Nothing is wrong there (any more).
+    pub fn well(&self, place: &str) {
+        let was_wrong = self.to.send_if_modified(|found| found.faults.remove(place).is_some());
+        if was_wrong {
+            self.said.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+            tracing::info!(pool = &*self.pool, place, "discovery works again");
+        }
+    }
+}
