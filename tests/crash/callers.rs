@@ -120,8 +120,8 @@ pub fn get(addr: SocketAddr, path: &str) -> Value {
 }
 
 pub fn connect(addr: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(5)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(30)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     stream.set_nodelay(true).ok()?;
     Some(stream)
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One call that must be answered.
 pub fn call(addr: SocketAddr, method: &str, path: &str, body: &Value) -> (u16, Value) {

@@ -41,7 +41,7 @@ impl Service {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(60);
         let addr = loop {
             if let Some(addr) =
                 std::fs::read_to_string(&port_file).ok().and_then(|text| text.trim().parse().ok())

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 /// What is waited for comes within this, or the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What came back.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::upstream::EVENTS;
 use serde_json::json;
 
 const EVICTING: Setup = Setup {
-    weir: "pools:\n  default: { trustRequestPriority: true }\n",
+    weir: "pools:\n  default: { trustRequestPriority: true, eviction: { confirmationTimeout: 60s } }\n",
     envoy: "",
     flow: "  enableEviction: true\n",
     modes: None,

@@ -119,7 +119,7 @@ async fn a_client_that_leaves_frees_its_place_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_serves_what_it_can_and_tells_the_rest() {
-    let weir = "  drainTimeout: 500ms\n";
+    let weir = "  drainTimeout: 6s\n";
     let Some(rig) = Rig::start(Setup { weir, ..Setup::default() }).await else { return };
     let light = rig.at("light");
     rig.pool_is(1, 0.0).await;

@@ -46,6 +46,11 @@ impl Served {
         self.dir.path().join("weir.yaml")
     }
 
+    /// Other settings, in one go.
+    pub fn write(&self, settings: &str) {
+        replace(&self.file(), settings);
+    }
+
     pub async fn get(&self, path: &str) -> Reply {
         call(self.addr, "GET", path, &[], b"").await
     }
@@ -141,6 +146,13 @@ impl Served {
     }
 }
 
+/// Puts a file in the place of another: nobody who looks meanwhile finds half of it, or none.
+pub fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, file).unwrap();
+}
+
 /// The service on the settings and the data of this directory, its address, and what it says.
 fn spawn(dir: &Path, more: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
     let port_file = dir.join("port");
@@ -178,7 +190,10 @@ fn spawn(dir: &Path, more: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
         if let Some(status) = child.try_wait().unwrap() {
             panic!("ended at once: {status}: {:?}", lines.iter().collect::<Vec<_>>());
         }
-        assert!(began.elapsed() < PATIENCE, "does not start");
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("does not start: {:?}", lines.iter().collect::<Vec<_>>());
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -223,7 +238,7 @@ async fn c016_c146_without_a_drain_all_end_at_once() {
         let problem = reply.await.unwrap().refused(503, "rejected-shutting-down");
         assert_eq!(problem["outcome"], "EvictedOther");
     }
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(40), "not at their budgets of a minute");
     assert_eq!(served.ended(), Some(0));
     let log = served.log();
     assert_eq!(Served::outcomes(&log), vec!["EvictedOther ShuttingDown"; 50]);
@@ -233,7 +248,7 @@ async fn c016_c146_without_a_drain_all_end_at_once() {
 /// Not ready at once, alive to the end; new requests are refused with the reason, queued ones are still served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c144_queued_requests_are_served_while_draining() {
-    let mut served = Served::start(&settings("{drainTimeout: 20s}", ""));
+    let mut served = Served::start(&settings("{drainTimeout: 60s}", ""));
     served.pool_is(1.5).await;
     let held = served.admitting(4);
     served.queued(4).await;
@@ -276,24 +291,11 @@ async fn the_log_outlives_the_process() {
     let id = served.admit().await.admitted()["id"].as_str().unwrap().to_owned();
     served.signal("KILL");
     assert_eq!(served.ended(), None);
-    let data = served.dir.path().join("data");
-    let port = served.dir.path().join("port2");
-    let mut again = Command::new(env!("CARGO_BIN_EXE_weir"));
-    again.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(served.file());
-    again.arg("--data").arg(&data).arg("--port-file").arg(&port);
-    let mut child = again.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while !port.exists() {
-        assert!(began.elapsed() < PATIENCE, "does not start again");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let addr: SocketAddr = std::fs::read_to_string(&port).unwrap().parse().unwrap();
-    let shown = call(addr, "GET", &format!("/v1/admissions/{id}"), &[], b"").await;
+    served.again();
+    let shown = served.get(&format!("/v1/admissions/{id}")).await;
     assert_eq!(shown.json()["state"], "admitted", "{}", shown.text());
-    let done = call(addr, "POST", &format!("/v1/admissions/{id}/complete"), &[], b"").await;
+    let done = call(served.addr, "POST", &format!("/v1/admissions/{id}/complete"), &[], b"").await;
     assert_eq!(done.status, 200, "{}", done.text());
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// Other settings are in force once the file has changed; an invalid file changes nothing and says why.
@@ -306,7 +308,7 @@ async fn settings_change_while_it_runs() {
     };
     assert_eq!(budget().await, 60_000);
     let changed = settings("{objectives: {gold: 9}}", "defaultRequestTTL: 7s");
-    std::fs::write(served.file(), &changed).unwrap();
+    served.write(&changed);
     served.signal("HUP");
     served.until("7s", async || budget().await == 7_000).await;
     let headers = [("x-llm-d-inference-objective", "gold")];
@@ -316,7 +318,7 @@ async fn settings_change_while_it_runs() {
             reply.admitted()["priority"] == 9
         })
         .await;
-    std::fs::write(served.file(), changed.replace("defaultRequestTTL", "defaultRequestTtl")).unwrap();
+    served.write(&changed.replace("defaultRequestTTL", "defaultRequestTtl"));
     served.signal("HUP");
     served.said("the settings are not changed");
     assert_eq!(budget().await, 7_000);

@@ -159,7 +159,7 @@ async fn readers_of_a_log_are_bounded() {
 /// A reader that does not read is ended, and never told that what it got is all.
 #[tokio::test]
 async fn a_reader_that_does_not_read_is_ended() {
-    let patience = Duration::from_millis(200);
+    let patience = Duration::from_millis(1_500);
     let world = world(Options { log_readers_max: 1, write_stall_max: patience, ..Options::default() }).await;
     for _ in 0..100 {
         world.pool_is("default", 20, 0.0).await;

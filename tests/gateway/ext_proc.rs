@@ -104,7 +104,7 @@ async fn a_refused_request_is_ended_with_status_and_reason() {
 async fn a_held_call_ends_with_its_caller() {
     let world = World::one(pushed(|_| {})).await;
     world.pool_is("default", 1, 1.0).await;
-    let patience = [("x-envoy-expected-rq-timeout-ms", "100")];
+    let patience = [("x-envoy-expected-rq-timeout-ms", "1500")];
     let reply = call(world.addr, "POST", "/ext-proc", &patience, headers(&[]).as_bytes()).await;
     let (status, reason, problem) = immediate(&reply);
     assert_eq!((status, &*reason), (503, "rejected-context-cancelled"));

@@ -2,13 +2,11 @@
 //! its page to browsers. Not here: who may ask (`access.rs`). Method: the binary itself, plain HTTP, frames by hand.
 
 use crate::binary::{Served, settings};
-use crate::harness::call;
+use crate::harness::{PATIENCE, call};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn ask(served: &Served, query: &str) -> Value {
     let body = json!({ "query": query }).to_string();
@@ -77,6 +75,20 @@ async fn read(stream: &mut TcpStream, seen: &mut Vec<u8>, enough: &str) {
     assert!(heard.is_ok(), "waited in vain for {enough}: {}", String::from_utf8_lossy(seen));
 }
 
+/// Reads an admission's event. Until the subscriber is there events pass it by, so admissions go on until one is heard.
+async fn read_while_admitting(served: &Served, stream: &mut TcpStream, seen: &mut Vec<u8>) {
+    let admitting = async {
+        loop {
+            call(served.addr, "POST", "/v1/admissions", &[], b"{}").await;
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    };
+    tokio::select! {
+        () = read(stream, seen, "\"kind\":\"Dispatched\"") => {}
+        () = admitting => {}
+    }
+}
+
 const EVENTS: &str = "subscription { events(kinds: [\"Dispatched\"]) { kind requestId ... on Dispatched { waitedMs ceiling } } }";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,12 +105,7 @@ async fn events_are_pushed_over_sse() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut seen = Vec::new();
     read(&mut stream, &mut seen, "text/event-stream").await;
-    // Until the subscriber is there, events pass it by.
-    for _ in 0..40 {
-        call(served.addr, "POST", "/v1/admissions", &[], b"{}").await;
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    read(&mut stream, &mut seen, "\"kind\":\"Dispatched\"").await;
+    read_while_admitting(&served, &mut stream, &mut seen).await;
     let text = String::from_utf8_lossy(&seen).into_owned();
     assert!(text.contains("event: next\ndata: {\"data\":{\"events\":{"), "{text}");
     assert!(text.contains("\"requestId\":\"default-"), "{text}");
@@ -141,11 +148,7 @@ async fn subscriptions_and_questions_go_over_one_socket() {
     read(&mut socket, &mut seen, "\"name\":\"default\"").await;
     let events = json!({ "id": "e", "type": "subscribe", "payload": { "query": EVENTS } });
     socket.write_all(&masked(&events.to_string())).await.unwrap();
-    for _ in 0..40 {
-        call(served.addr, "POST", "/v1/admissions", &[], b"{}").await;
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-    read(&mut socket, &mut seen, "\"kind\":\"Dispatched\"").await;
+    read_while_admitting(&served, &mut socket, &mut seen).await;
     let wrong = json!({ "id": "w", "type": "subscribe", "payload": { "query": "subscription { nothing }" } });
     socket.write_all(&masked(&wrong.to_string())).await.unwrap();
     read(&mut socket, &mut seen, "GRAPHQL_VALIDATION_FAILED").await;

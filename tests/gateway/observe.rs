@@ -29,9 +29,9 @@ fn mean(text: &str, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_observe_mode_nobody_waits_and_the_log_says_what_would_have_been() {
-    let text = settings("{drainTimeout: 0s}", "maxRequests: 3, defaultRequestTTL: 200ms");
+    let text = settings("{drainTimeout: 0s}", "maxRequests: 3, defaultRequestTTL: 2s");
     let mut served = Served::start(&(text + "pools: {default: {mode: observe}}\n"));
-    // Full: enforced, the first three would wait for 200 ms, and the others would be refused.
+    // Full: enforced, the first three would wait for two seconds, and the others would be refused.
     served.pool_is(1.5).await;
     let (mut ids, mut times) = (Vec::new(), Vec::new());
     for n in 0..200 {

@@ -1,6 +1,6 @@
 //! Goal: a pool is shown as it is, pushed as it is said, and its log is served without a silent gap.
 
-use crate::harness::{Connection, World, pushed};
+use crate::harness::{Connection, PATIENCE, World, pushed};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -59,12 +59,15 @@ async fn the_log_is_followed_and_its_end_is_said() {
     world.pool_is("default", 1, 0.0).await;
     let mut follow = Connection::open(world.addr).await;
     follow.raw(b"GET /v1/pools/default/log?follow=true&limit=3 HTTP/1.1\r\nhost: t\r\n\r\n").await;
+    // It follows once its answer has begun.
+    let (status, headers) = follow.read_head().await;
     let mut admitted = Vec::new();
     for _ in 0..8 {
         let sequence = world.admit(json!({})).await.admitted()["sequence"].as_u64().unwrap();
         admitted.push(sequence);
     }
-    let reply = follow.reply().await;
+    let reply =
+        tokio::time::timeout(PATIENCE, follow.read_body(status, headers)).await.expect("no end in time");
     assert_eq!(reply.header("content-type"), Some("application/x-ndjson"));
     let lines: Vec<Value> = reply.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);

@@ -11,7 +11,7 @@ async fn c010_a_lone_request_ends_at_its_budget() {
     world.pool_is("default", 1, 1.0).await;
     let problem = world.admit(json!({})).await.refused(429, "rejected-ttl-expired");
     let waited = problem["queuedMs"].as_u64().unwrap();
-    assert!((100..2_000).contains(&waited), "{waited} ms");
+    assert!((100..30_000).contains(&waited), "{waited} ms: not at the default of a minute");
     world.pool_is("default", 1, 0.0).await;
     assert!(world.events("default", "Dispatched").await.is_empty());
     assert_eq!(world.events("default", "Evicted").await[0]["budget"]["which"], "Saturation");

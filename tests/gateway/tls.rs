@@ -1,7 +1,7 @@
 //! Goal: the binary behind TLS: who shows a certificate or a token may do what its entry says, certificates are exchanged
 //! while it runs, and beyond loopback nobody is let in unasked.
 
-use crate::binary::{Served, settings};
+use crate::binary::{Served, replace, settings};
 use crate::harness::PATIENCE;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Instant;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -122,7 +123,8 @@ impl Client {
 const TLS: &str = "cert: cert.pem, key: key.pem";
 
 fn served(dir: TempDir, tls: &str, auth: &str, more: &[&str]) -> Served {
-    let text = settings(&format!("{{drainTimeout: 0s, gateway: {{tls: {{{tls}}}}}, {auth}}}"), "");
+    let text =
+        settings(&format!("{{drainTimeout: 0s, gateway: {{headTimeout: 60s, tls: {{{tls}}}}}, {auth}}}"), "");
     Served::start_in(dir, &text, more)
 }
 
@@ -140,7 +142,7 @@ async fn it_serves_over_tls_and_takes_other_certificates_while_it_runs() {
     let (ca, next) = (authority(), authority());
     let dir = tempfile::tempdir().unwrap();
     write_server(dir.path(), &ca, "weir.test");
-    let mut served = served(dir, &format!("{TLS}, handshakeTimeout: 300ms"), "", &[]);
+    let mut served = served(dir, &format!("{TLS}, handshakeTimeout: 4s"), "", &[]);
     served.said("listens on https://127.0.0.1:");
     let client = Client::new(&ca, None);
     assert_eq!(client.call(served.addr, "GET", "/healthz", None).await.0, 200);
@@ -217,8 +219,10 @@ async fn names_in_certificates_and_tokens_have_their_scopes_over_http_and_grpc()
         &["--grpc-listen", "127.0.0.1:0", "--grpc-port-file", grpc_port.to_str().unwrap()],
     );
     let addr = served.addr;
-    served.until("the gRPC port", async || grpc_port.exists()).await;
-    let grpc: SocketAddr = std::fs::read_to_string(&grpc_port).unwrap().parse().unwrap();
+    // It may be there and not be written yet.
+    let written = || std::fs::read_to_string(&grpc_port).ok()?.parse::<SocketAddr>().ok();
+    served.until("the gRPC port", async || written().is_some()).await;
+    let grpc = written().unwrap();
     let nobody = Client::new(&ca, None);
     let envoy = Client::new(&ca, Some(issue(&ca, Some("spiffe://weir.test/envoy"), "e.test")));
     let other = Client::new(&ca, Some(issue(&ca, Some("spiffe://weir.test/other"), "o.test")));
@@ -248,7 +252,7 @@ async fn names_in_certificates_and_tokens_have_their_scopes_over_http_and_grpc()
     served.until("an arrival", async || served_queue(&served, &ca, &reader).await == 1).await;
     drop(passing);
     // Taken from the file, a token is nothing.
-    std::fs::write(served.dir.path().join("tokens.yaml"), certificates).unwrap();
+    replace(&served.dir.path().join("tokens.yaml"), certificates);
     let plain = Client::new(&ca, None);
     served
         .until("the token to be refused", async || {
@@ -256,8 +260,7 @@ async fn names_in_certificates_and_tokens_have_their_scopes_over_http_and_grpc()
         })
         .await;
     // A file that is not valid changes nothing, and shows nothing of what is in it.
-    std::fs::write(served.dir.path().join("tokens.yaml"), format!("tokens: [{{name: a, sha256: {reader}}}]"))
-        .unwrap();
+    replace(&served.dir.path().join("tokens.yaml"), &format!("tokens: [{{name: a, sha256: {reader}}}]"));
     served.signal("HUP");
     let said = served.said("changed");
     assert!(!said.contains(&reader), "{said}");
@@ -304,7 +307,7 @@ fn a_reload_does_not_open_the_door() {
     std::fs::write(dir.path().join("tokens.yaml"), "tokens: []").unwrap();
     let with = settings("{auth: {tokensFile: tokens.yaml}}", "");
     let served = Served::start_in(dir, &with, &["--listen", "0.0.0.0:0"]);
-    std::fs::write(served.file(), settings("{}", "")).unwrap();
+    served.write(&settings("{}", ""));
     let said = served.said("not all settings could be changed");
     assert!(said.contains("beyond loopback"), "{said}");
 }
@@ -329,8 +332,16 @@ fn the_log_of_a_running_server_takes_a_token() {
     };
     let (ok, said) = cat("http", None);
     assert!(!ok && said.contains("401"), "{said}");
-    let (ok, said) = cat("http", Some(&secret));
-    assert!(ok && said.contains("PolicyAdopted") && !said.contains(&secret), "{said}");
+    let began = Instant::now();
+    let said = loop {
+        let (ok, said) = cat("http", Some(&secret));
+        assert!(ok && !said.contains(&secret), "{said}");
+        // It serves from its start on, and its first steps are durable soon after.
+        if said.contains("PolicyAdopted") || began.elapsed() > PATIENCE {
+            break said;
+        }
+    };
+    assert!(said.contains("PolicyAdopted"), "{said}");
     let (ok, said) = cat("https", Some(&secret));
     assert!(!ok && said.contains("allowed: http://HOST:PORT"), "{said}");
 }

@@ -142,7 +142,12 @@ fn counters_equal_the_log_after_kills() {
             answered += loading.join().unwrap();
             continue;
         }
-        let last = loading.join().unwrap();
+        let mut last = loading.join().unwrap();
+        // Whatever the load met, one has waited in vain.
+        weir.pool_is(1, 2.0);
+        assert_eq!(weir.call("POST", "/v1/admissions", &[], "{}").0, 429);
+        weir.pool_is(1, 0.4);
+        last += 1;
         answered += last;
         let arrivals = "weir_flow_control_arrivals_total{inference_pool=\"default\"}";
         let shown = until("the figures of the last run", || {

@@ -1,10 +1,9 @@
 //! Goal: what is admitted reaches the chosen endpoint as it was sent, and its answer comes back as it was given.
 
-use crate::harness::{Setup, call, pushed};
+use crate::harness::{PATIENCE, Setup, call, pushed};
 use crate::raw::{Piece, Raw, chunk, events, last, send, whole};
 use crate::rig::{CHAT, Rig, Wire, ask, request};
 use serde_json::{Value, json};
-use std::time::Duration;
 use weir::gateway::Options;
 
 const ANSWER: &str = r#"{"choices":[{"text":"a"}],"usage":{"prompt_tokens":12,"completion_tokens":80}}"#;
@@ -268,7 +267,7 @@ async fn observed_requests_go_through_whatever_was_decided() {
             assert_eq!(servers[0].seen().len(), 1);
         } else {
             let more = tokio::spawn(call_chat(rig.world.addr));
-            tokio::time::timeout(Duration::from_secs(10), more).await.unwrap().unwrap();
+            tokio::time::timeout(PATIENCE, more).await.unwrap().unwrap();
         }
     }
     servers[0].open();

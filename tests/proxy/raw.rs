@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 /// One piece of an answer.
@@ -126,6 +126,20 @@ impl Raw {
     /// Opens the next gate.
     pub fn open(&self) {
         self.gates.send_modify(|gates| *gates += 1);
+    }
+}
+
+/// An address at which nobody listens, nor can anybody else while this is kept.
+pub struct Nobody {
+    pub addr: SocketAddr,
+    _bound: TcpSocket,
+}
+
+impl Nobody {
+    pub fn there() -> Nobody {
+        let bound = TcpSocket::new_v4().unwrap();
+        bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Nobody { addr: bound.local_addr().unwrap(), _bound: bound }
     }
 }
 

@@ -1,17 +1,10 @@
 //! Goal: what is refused never touches an endpoint, and says why in the words of every reader.
 
 use crate::harness::pushed;
-use crate::raw::{Piece, Raw, send, whole};
+use crate::raw::{Nobody, Piece, Raw, send, whole};
 use crate::rig::{Rig, Wire, ask, request};
 use serde_json::json;
-use std::net::SocketAddr;
 use weir::gateway::Options;
-
-/// An address at which nobody listens.
-async fn nobody() -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
 
 #[tokio::test]
 async fn a_refused_request_never_touches_an_endpoint() {
@@ -92,7 +85,8 @@ async fn a_path_with_a_dot_segment_is_none() {
 #[tokio::test]
 async fn an_endpoint_that_cannot_be_reached_is_said_so() {
     let rig = Rig::of(&[]).await;
-    rig.pool_is(&[nobody().await], 0.0).await;
+    let nobody = Nobody::there();
+    rig.pool_is(&[nobody.addr], 0.0).await;
     let reply = rig.chat(&[("x-request-id", "r")], &ask()).await;
     let problem = reply.refused(502, "upstream-unreachable");
     assert_eq!(
@@ -114,7 +108,8 @@ async fn an_endpoint_that_cannot_be_reached_is_said_so() {
 async fn another_endpoint_is_asked_once_where_nothing_was_sent() {
     let server = Raw::start(vec![whole("{}")]).await;
     let rig = Rig::of(&[]).await;
-    rig.pool_is(&[nobody().await, server.addr, nobody().await], 0.0).await;
+    let (nobody, nor_there) = (Nobody::there(), Nobody::there());
+    rig.pool_is(&[nobody.addr, server.addr, nor_there.addr], 0.0).await;
     for _ in 0..6 {
         let reply = rig.chat(&[], &ask()).await;
         match reply.status {
@@ -123,7 +118,7 @@ async fn another_endpoint_is_asked_once_where_nothing_was_sent() {
             _ => drop(reply.refused(502, "upstream-unreachable")),
         }
     }
-    rig.pool_is(&[nobody().await, server.addr], 0.0).await;
+    rig.pool_is(&[nobody.addr, server.addr], 0.0).await;
     for _ in 0..6 {
         assert_eq!(rig.chat(&[], &ask()).await.status, 200);
     }

@@ -58,7 +58,7 @@ async fn before_its_first_byte_the_caller_hears_evicted() {
         assert_eq!((&body["reason"], &body["requestId"]), (&json!("evicted"), &json!("r")));
         assert_eq!((&body["error"]["code"], &body["priority"]), (&json!("evicted"), &json!(-5)));
         rig.world.until("the end at the endpoint", async || server.left() == 1).await;
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
         ended(&rig, Value::Null).await;
     }
 }
@@ -66,12 +66,12 @@ async fn before_its_first_byte_the_caller_hears_evicted() {
 #[tokio::test]
 async fn a_stream_ends_with_an_event_that_says_so() {
     // At the end of an event, within its last line, between its two newlines; however they are cut.
-    for (pieces, before, between) in [
-        (vec![EVENT], EVENT, ""),
-        (vec![EVENT, "data: {\"x\":"], "data: {\"x\":", "\n\n"),
-        (vec![EVENT, ": ping\n"], ": ping\n", "\n"),
-        (vec![EVENT.trim_end(), "\n", "\n"], EVENT.trim_end(), ""),
-        (vec![EVENT, "data: 1\r\n\r\n"], "data: 1\r\n\r\n", ""),
+    for (pieces, between) in [
+        (vec![EVENT], ""),
+        (vec![EVENT, "data: {\"x\":"], "\n\n"),
+        (vec![EVENT, ": ping\n"], "\n"),
+        (vec![EVENT.trim_end(), "\n", "\n"], ""),
+        (vec![EVENT, "data: 1\r\n\r\n"], ""),
     ] {
         let script = [events()]
             .into_iter()
@@ -82,8 +82,7 @@ async fn a_stream_ends_with_an_event_that_says_so() {
         let mut wire = rig.open(&[BATCH], &ask()).await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-        wire.until(before).await;
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        wire.passed(pieces.iter().map(|piece| piece.len()).sum()).await;
         revoke(&rig).await;
         let text = wire.until("\r\n0\r\n\r\n").await;
         let event = text.rsplit_once("data: ").unwrap();

@@ -143,6 +143,25 @@ impl Wire {
         }
     }
 
+    /// Waits for so many bytes of a chunked body, however they are cut; they are behind us then.
+    pub async fn passed(&mut self, mut bytes: usize) {
+        let pass = async {
+            while bytes > 0 {
+                let line = self.buffer.windows(2).position(|window| window == b"\r\n");
+                let size = line.map(|end| std::str::from_utf8(&self.buffer[..end]).unwrap());
+                let size = size.map(|size| usize::from_str_radix(size.trim(), 16).unwrap());
+                match line.zip(size) {
+                    Some((end, size)) if self.buffer.len() >= end + 2 + size + 2 => {
+                        bytes = bytes.checked_sub(size).expect("no more than was asked for");
+                        self.buffer.drain(..end + 2 + size + 2);
+                    }
+                    _ => assert!(self.more().await, "closed {bytes} bytes before"),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, pass).await.expect("the body does not come");
+    }
+
     /// Waits for the end of the connection; what came before it.
     pub async fn closed(&mut self) -> String {
         let end = async { while self.more().await {} };

@@ -63,23 +63,46 @@ impl Events {
         assert_eq!(next, None);
     }
 
+    /// Reads until so many signs of life have come, before anything else does.
+    pub async fn beats(&mut self, want: usize) {
+        let all = async {
+            while self.heartbeats < want {
+                assert_eq!(self.heard(), None, "no heartbeat");
+                assert!(self.heartbeats >= want || self.more().await, "the stream has ended");
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.expect("too few heartbeats");
+    }
+
     async fn read(&mut self) -> Option<Value> {
         loop {
-            let (end, length) = if self.sse { ("\n\n", 2) } else { ("\n", 1) };
-            while let Some(at) = self.text.find(end) {
-                let frame: String = self.text.drain(..at + length).collect();
-                match self.event(frame.trim_end()) {
-                    Some(event) => return Some(event),
-                    None => self.heartbeats += 1,
-                }
+            if let Some(event) = self.heard() {
+                return Some(event);
             }
-            let chunk = self.connection.chunk().await;
-            if chunk.is_empty() {
+            if !self.more().await {
                 assert_eq!(self.text, "", "cut off within an event");
                 return None;
             }
-            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
+    }
+
+    /// The next event of what has come, after the heartbeats before it.
+    fn heard(&mut self) -> Option<Value> {
+        let (end, length) = if self.sse { ("\n\n", 2) } else { ("\n", 1) };
+        while let Some(at) = self.text.find(end) {
+            let frame: String = self.text.drain(..at + length).collect();
+            match self.event(frame.trim_end()) {
+                Some(event) => return Some(event),
+                None => self.heartbeats += 1,
+            }
+        }
+        None
+    }
+
+    async fn more(&mut self) -> bool {
+        let chunk = self.connection.chunk().await;
+        self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        !chunk.is_empty()
     }
 
     fn event(&self, frame: &str) -> Option<Value> {

@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_kernel::Step;
 
-/// A pool whose saturation is pushed.
+/// A pool whose saturation is pushed; nobody's budget ends within a test.
 pub fn settings(weir: &str) -> String {
     format!(
         "plugins: [{{name: d, type: pushed-saturation-detector}}]\nweir: {{{weir}}}\n\
-         flowControl: {{saturationDetector: {{pluginRef: d}}}}\n"
+         flowControl: {{saturationDetector: {{pluginRef: d}}, defaultRequestTTL: 1h, noEndpointRequestTTL: 1h}}\n"
     )
 }
 
@@ -45,7 +45,7 @@ impl Service {
                 break addr;
             }
             assert!(child.try_wait().unwrap().is_none(), "the service ended at its start");
-            assert!(began.elapsed() < Duration::from_secs(30), "the service does not start");
+            assert!(began.elapsed() < PATIENCE, "the service does not start");
             std::thread::sleep(Duration::from_millis(2));
         };
         Service { child, addr }
@@ -106,6 +106,14 @@ impl Service {
             assert!(began.elapsed() < PATIENCE, "waited in vain for: {what}: {pool}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until all that is shown now is durable, so that a kill leaves it.
+    pub async fn durable(&self) {
+        self.until("all to be durable", |pool| {
+            pool["log"]["durable"].as_u64().unwrap() >= pool["log"]["sequence"].as_u64().unwrap()
+        })
+        .await;
     }
 
     pub async fn queued(&self, want: u64) {

@@ -87,8 +87,8 @@ async fn the_first_answer_after_an_admission_does_not_wait() {
     world.pool_is("default", 1, 0.0).await;
     world.until("a lease", async || world.pool("default").await["leases"] == json!(1)).await;
     let began = Instant::now();
-    assert_eq!(shown(&world, &format!("{path}?wait=30s")).await["state"], "admitted");
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(shown(&world, &format!("{path}?wait=50s")).await["state"], "admitted");
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     let began = Instant::now();
     assert_eq!(shown(&world, &format!("{path}?wait=200ms")).await["state"], "admitted");
     assert!(began.elapsed() >= Duration::from_millis(200));
@@ -136,18 +136,22 @@ async fn a_ticket_may_be_held_for_a_while_first() {
 
 #[tokio::test]
 async fn a_ticket_that_nobody_asks_for_is_given_up_and_asking_keeps_it() {
-    let world = World::one(pushed(|policy| policy.ticket_timeout = Micros::from_millis(300))).await;
+    let world = World::one(pushed(|policy| policy.ticket_timeout = Micros::from_millis(1_500))).await;
     world.pool_is("default", 1, 1.5).await;
     let forgotten = location(&ticket(&world, json!({"requestId": "forgotten"})).await);
     let asked = location(&ticket(&world, json!({})).await);
     let waited = location(&ticket(&world, json!({})).await);
-    let (addr, long) = (world.addr, format!("{waited}?wait=1500ms"));
+    let (addr, long) = (world.addr, format!("{waited}?wait=6s"));
     let polling = tokio::spawn(async move { call(addr, "GET", &long, &[], b"").await });
+    // Asked for again and again over three times as long as nobody asks for the first.
     let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(1_200) {
-        assert_eq!(shown(&world, &asked).await["state"], "queued");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    world
+        .until("the forgotten one to be given up", async || {
+            assert_eq!(shown(&world, &asked).await["state"], "queued");
+            began.elapsed() > Duration::from_millis(4_500)
+                && world.events("default", "Evicted").await.len() == 1
+        })
+        .await;
     let gone = world.get(&forgotten).await;
     assert_eq!(gone.header("x-weir-dropped-reason"), Some("rejected-context-cancelled"));
     let gone = gone.json();
@@ -165,7 +169,7 @@ async fn a_ticket_that_nobody_asks_for_is_given_up_and_asking_keeps_it() {
 
 #[tokio::test]
 async fn a_ticket_hears_why_it_was_refused_then_or_later() {
-    let world = World::one(pushed(|policy| policy.saturation_budget = Micros::from_millis(200))).await;
+    let world = World::one(pushed(|policy| policy.saturation_budget = Micros::from_millis(2_500))).await;
     world.pool_is("default", 1, 1.5).await;
     let path = location(&ticket(&world, json!({"requestId": "t"})).await);
     let heard = world.get(&format!("{path}?wait=30s")).await;

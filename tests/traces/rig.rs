@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use weir_telemetry::{Sampler, Span, Spans};
 
 /// What is waited for comes within this, or the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until something is there.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -35,8 +36,17 @@ impl Drop for Running {
     }
 }
 
+/// A port for a program that takes no 0. Below those that the system gives out by itself, so that nobody gets it before the
+/// program does.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 12_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A tool of the virtual environment that `.ci/run` makes; said loudly where it is not there.

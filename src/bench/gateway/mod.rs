@@ -167,10 +167,18 @@ mod tests {
     /// Every figure of a short run is there, and both servers of each face answered.
     #[test]
     fn a_short_run_measures_every_face() {
-        let findings = run(Budget { whole: Duration::from_secs(1), only: None }).unwrap();
-        for name in ["gateway/held", "gateway/stream", "gateway/proxy", "gateway/ext-proc"] {
-            let case = findings.cases.iter().find(|case| case.name == name).unwrap();
-            assert!(case.value > 0.0 && case.reference.unwrap() > 0.0, "{name}");
+        // A machine that is busy may answer nothing within a glance: then it gets a longer look.
+        for seconds in [1, 8, 64] {
+            let findings = run(Budget { whole: Duration::from_secs(seconds), only: None }).unwrap();
+            let answered = |name: &&str| {
+                let case = findings.cases.iter().find(|case| case.name == *name).unwrap();
+                case.value > 0.0 && case.reference.unwrap() > 0.0
+            };
+            let names = ["gateway/held", "gateway/stream", "gateway/proxy", "gateway/ext-proc"];
+            if names.iter().all(answered) {
+                return;
+            }
+            assert!(seconds < 64, "{:?}", findings.cases);
         }
     }
 }

@@ -112,7 +112,7 @@ async fn rounds<C: Caller>(
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
 /// A round that takes so long has gone wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn patiently(round: impl Future<Output = io::Result<Instant>>) -> io::Result<Instant> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"));

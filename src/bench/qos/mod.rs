@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn the_ways_differ_as_they_should_and_the_bench_ends_in_time() {
         let began = Instant::now();
-        let findings = run(Budget { whole: Duration::from_secs(60), only: None }).unwrap();
+        let findings = run(Budget { whole: Duration::from_secs(300), only: None }).unwrap();
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(60), "{took:?}");
+        assert!(took < Duration::from_secs(300), "{took:?}");
         let value = |name: &str| findings.cases.iter().find(|case| case.name == name).unwrap().value;
         let p95 = |way: &str| value(&format!("qos/{way}/interactive/ttft/p95"));
         assert!(p95("no-control") > 4.0 * p95("seed"), "{} {}", p95("no-control"), p95("seed"));

@@ -211,7 +211,9 @@ fn c138_a_flood_takes_little_of_the_log() {
         steps as f64 / took,
         (after.batches - before.batches) as f64 / took
     );
-    assert!(steps < RATE, "{steps} steps for {} refusals", RATE * 2);
+    // A thousand of each second have one; a machine that is busy takes more seconds.
+    let alone = 1_001 * (took as u64 + 2);
+    assert!(steps < RATE / 2 + alone, "{steps} steps for {} refusals within {took:.1} s", RATE * 2);
     assert_eq!(wait_for(pool.query(|state| state.counters().arrivals)).unwrap(), RATE * 2 + 1);
     drop(engine);
     let logs = Logs::open(dir.path()).unwrap();

@@ -285,7 +285,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits for a condition; a test that waits longer than this has failed.
 pub fn wait(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < until, "waited too long for {what}");
         std::thread::sleep(PAUSE);
@@ -295,7 +295,7 @@ pub fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 /// Waits for a future without a runtime.
 pub fn wait_for<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return output;

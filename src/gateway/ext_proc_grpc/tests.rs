@@ -25,7 +25,7 @@ use weir_kernel::{
     Termination,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct World {
     processor: Arc<Processor>,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::world::{Random, World};
-use common::{answer, code, data, incident, service, service_with};
+use common::{answer, code, data, incident, patient, service, service_with};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_graphql::{Limits, Options, SDL};
@@ -152,7 +152,7 @@ fn every_field_can_be_answered() {
     let limits = Limits { bytes: 1 << 20, aliases: 100_000, complexity: usize::MAX, ..Limits::default() };
     for steps in [incident().steps, World::new(11).run(4_000)] {
         let types = types(&steps);
-        let service = service_with(&steps, Options { limits: limits.clone(), ..Options::default() });
+        let service = service_with(&steps, Options { limits: limits.clone(), ..patient() });
         let (from, to) = (show_time(steps[0].at), "2027-01-01");
         let span = format!("from: \"{from}\", to: \"{to}\"");
         for field in types["Query"]["fields"].as_array().unwrap() {

@@ -13,7 +13,7 @@ use weir_log::store::{Frames, Store};
 use weir_log::writer::{Durability, Durable, LogStatus, Release, Writer, WriterHandle, WriterOptions};
 use weir_log::{Chain, Head, LogError};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 type Answer = (String, Result<Durable, LogError>);
 

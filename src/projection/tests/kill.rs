@@ -150,7 +150,7 @@ fn what_is_written_while_it_follows_is_there_soon_and_a_rebuild_says_the_same() 
     let all = Projections::open(None, &Source::new(None, Some(Arc::new(disk)))).unwrap();
     let followers = all.follow().unwrap();
     append(&mut store, "chat", &steps[10..], 61);
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(60);
     while all.pool("chat").unwrap().at().seq < steps.len() as u64 {
         assert!(Instant::now() < until, "{:?}", all.pool("chat").unwrap().position());
         std::thread::yield_now();
