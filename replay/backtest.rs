@@ -4,9 +4,10 @@
 //! from the log; services and samples are the model's alone. So a site learns how good the model is on its own pool.
 
 use crate::fitting;
+use crate::range::pools;
 use crate::settings::Candidate;
 use crate::source::Source;
-use crate::what_if::{self, Options, PatienceRule, Question, Tally, WhatIfError, changes, pools};
+use crate::what_if::{self, Options, PatienceRule, Question, Tally, WhatIfError, changes};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use weir_kernel::{Input, Micros, Policy};
@@ -68,6 +69,7 @@ pub fn run(args: &Args) -> ExitCode {
 
 fn backtest(args: &Args) -> Result<(), WhatIfError> {
     let opened = args.source.open()?;
+    opened.notes.iter().for_each(|note| eprintln!("note: {note}"));
     let mut objects = serde_json::Map::new();
     for pool in pools(&opened, args.pool.as_ref())? {
         let (scored, left_out) = score(&opened.logs, &pool, args.at_least)?;

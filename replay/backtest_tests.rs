@@ -14,7 +14,7 @@ fn a_reload_is_scored_by_a_model_of_what_came_before_it() {
         (Micros::from_secs(240), later.clone()),
         (Micros::from_secs(241), later),
     ];
-    driver::run_with(&truth(), &plan(480), &settings(&[]), &reloads, |step| steps.push(step));
+    driver::run_with(&truth(), plan(480).into_iter(), &settings(&[]), &reloads, |step| steps.push(step));
     let dir = tempfile::tempdir().unwrap();
     seal(dir.path(), &steps);
     let logs = Logs::of_dir(dir.path(), None).unwrap();

@@ -10,13 +10,21 @@ use weir_log::reader::LogReader;
 use weir_log::segment::Fault;
 use weir_log::{Codec, Damage, Frame, LogError, SegmentError};
 
-/// Batches on their way, per decoding thread.
-const AHEAD: usize = 64;
+/// Batches that go from thread to thread together: waking a thread costs as much as decoding a small one.
+const TOGETHER: usize = 16;
+/// But not more bytes than this.
+const BYTES: usize = 256 << 10;
+/// Of these on their way, per decoding thread.
+const AHEAD: usize = 6;
+
+type Frames = Vec<Result<Frame, SegmentError>>;
+type Decoded = Vec<Result<Vec<Step>, SegmentError>>;
 
 /// Decoded batches, in order.
 pub struct Batches {
-    lanes: Vec<Receiver<Result<Vec<Step>, SegmentError>>>,
+    lanes: Vec<Receiver<Decoded>>,
     turn: usize,
+    taken: std::vec::IntoIter<Result<Vec<Step>, SegmentError>>,
 }
 
 impl Batches {
@@ -24,21 +32,23 @@ impl Batches {
     pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, reader: LogReader, threads: usize) -> Batches {
         let (mut frames, mut lanes) = (Vec::new(), Vec::new());
         for _ in 0..threads.max(1) {
-            let (to, from) = sync_channel::<Result<Frame, SegmentError>>(AHEAD);
+            let (to, from) = sync_channel::<Frames>(AHEAD);
             let (done, lane) = sync_channel(AHEAD);
             scope.spawn(move || decode(&from, &done));
             frames.push(to);
             lanes.push(lane);
         }
         scope.spawn(move || {
-            for (turn, frame) in reader.enumerate() {
-                let failed = frame.is_err();
-                if frames[turn % frames.len()].send(frame).is_err() || failed {
+            let mut reader = reader;
+            for turn in 0.. {
+                let some = read(&mut reader);
+                let last = some.last().is_none_or(Result::is_err);
+                if some.is_empty() || frames[turn % frames.len()].send(some).is_err() || last {
                     return;
                 }
             }
         });
-        Batches { lanes, turn: 0 }
+        Batches { lanes, turn: 0, taken: Vec::new().into_iter() }
     }
 }
 
@@ -46,16 +56,32 @@ impl Iterator for Batches {
     type Item = Result<Vec<Step>, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let lane = self.turn % self.lanes.len();
-        self.turn += 1;
-        self.lanes[lane].recv().ok()
+        loop {
+            if let Some(batch) = self.taken.next() {
+                return Some(batch);
+            }
+            let lane = self.turn % self.lanes.len();
+            self.turn += 1;
+            self.taken = self.lanes[lane].recv().ok()?.into_iter();
+        }
     }
 }
 
-fn decode(from: &Receiver<Result<Frame, SegmentError>>, done: &SyncSender<Result<Vec<Step>, SegmentError>>) {
-    while let Ok(frame) = from.recv() {
-        let batch = frame.and_then(|frame| decode_one(&frame));
-        if done.send(batch).is_err() {
+/// The next few batches, up to the first error.
+fn read(reader: &mut LogReader) -> Frames {
+    let (mut some, mut bytes) = (Vec::with_capacity(TOGETHER), 0);
+    while some.len() < TOGETHER && bytes < BYTES {
+        let Some(frame) = reader.next() else { break };
+        bytes += frame.as_ref().map_or(BYTES, |frame| frame.payload().len());
+        some.push(frame);
+    }
+    some
+}
+
+fn decode(from: &Receiver<Frames>, done: &SyncSender<Decoded>) {
+    while let Ok(frames) = from.recv() {
+        let one = |frame: Result<Frame, SegmentError>| frame.and_then(|frame| decode_one(&frame));
+        if done.send(frames.into_iter().map(one).collect()).is_err() {
             return;
         }
     }

@@ -3,8 +3,9 @@
 use crate::decode::Batches;
 use crate::model::{Collector, PoolModel, fit};
 use crate::progress::Progress;
+use crate::range::pools;
 use crate::source::Source;
-use crate::what_if::{WhatIfError, pools};
+use crate::what_if::WhatIfError;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_log::reader::{Bound, Logs};
@@ -78,6 +79,7 @@ pub fn run(args: &Args) -> ExitCode {
 
 fn fitted(args: &Args) -> Result<ExitCode, WhatIfError> {
     let opened = args.source.open()?;
+    opened.notes.iter().for_each(|note| eprintln!("note: {note}"));
     let pools = pools(&opened, args.pool.as_ref())?;
     if args.save.is_some() && pools.len() > 1 {
         return Err(WhatIfError::Nothing(format!(

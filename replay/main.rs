@@ -3,12 +3,15 @@
 //! It imports the kernel and the log, never the service: what it finds does not depend on the gateway's code.
 
 mod backtest;
+mod bench;
 mod decode;
 mod export;
 mod fidelity;
 mod fitting;
 mod model;
+mod numbers;
 mod progress;
+mod range;
 mod report;
 mod scenario;
 mod settings;
@@ -16,11 +19,16 @@ mod source;
 mod start;
 mod sweep;
 mod traces;
+mod usage;
 mod verify;
 mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+
+/// Batches are decoded on one thread and given back on another, which is hard on the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Re-runs decision logs of Weir.
 #[derive(Debug, Parser)]
@@ -44,12 +52,14 @@ enum Command {
     Fit(fitting::Args),
     /// Run small tests of settings, in YAML; or make one out of an incident.
     Scenario(Box<scenario::Args>),
-    /// Write steps, events, requests or arrivals as JSON Lines or CSV.
+    /// Write steps, events, requests or arrivals as JSON Lines, CSV or Parquet.
     Export(export::Args),
     /// Fit before each reload of a log, predict after it, and score the prediction.
     Backtest(backtest::Args),
     /// Measure how well predictions hold: predict from a log, then actually run it, against a truth pool in virtual time.
     Fidelity(fidelity::Args),
+    /// Measure speed and memory on a long log that is made for it.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,5 +73,6 @@ fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Backtest(args) => backtest::run(&args),
         Command::Fidelity(args) => fidelity::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

@@ -1,5 +1,6 @@
 //! What was found, for people and as JSON.
 
+use crate::usage;
 use crate::verify::{Difference, PoolReport, Verdict};
 use serde_json::{Value, json};
 use std::io;
@@ -93,7 +94,10 @@ fn print_difference(difference: &Difference, by: &str) -> io::Result<()> {
 pub fn print_json(reports: &[PoolReport]) -> io::Result<()> {
     let verified = reports.iter().all(|report| matches!(report.verdict, Verdict::Verified));
     let pools: Vec<Value> = reports.iter().map(to_json).collect();
-    say!("{}", json!({ "verdict": if verified { "verified" } else { "failed" }, "pools": pools }))
+    say!(
+        "{}",
+        json!({ "verdict": if verified { "verified" } else { "failed" }, "pools": pools, "usage": usage::to_json() })
+    )
 }
 
 fn to_json(report: &PoolReport) -> Value {

@@ -3,7 +3,7 @@
 //! Ids and instants are functions of the log (`weir-telemetry`), so these are the spans that the service made, or would have.
 
 use crate::progress::Progress;
-use crate::source::Source;
+use crate::range::Range;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -35,19 +35,7 @@ Examples:
   weir-replay traces --data ./data --trace 0af7651916cd43dd8448eb211c80319c | jq .")]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-
-    /// Only this pool.
-    #[arg(long)]
-    pool: Option<String>,
-
-    /// Spans that ended at this sequence or time, or later.
-    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
-    from: Bound,
-
-    /// Up to this sequence or time.
-    #[arg(long, value_name = "SEQ|TIME")]
-    to: Option<Bound>,
+    range: Range,
 
     /// Only this trace, 32 hexadecimal digits.
     #[arg(long, value_name = "ID", value_parser = trace_id)]
@@ -98,19 +86,8 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 fn traces(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let opened = args.source.open()?;
-    for note in &opened.notes {
-        eprintln!("note: {note}");
-    }
-    let mut pools = opened.logs.pools();
-    pools.retain(|pool| args.pool.as_ref().is_none_or(|only| only == pool));
-    if pools.is_empty() {
-        return Err(args
-            .pool
-            .as_ref()
-            .map_or("no pool".to_owned(), |pool| format!("no pool {pool:?}"))
-            .into());
-    }
+    let opened = args.range.open()?;
+    let pools = args.range.pools(&opened)?;
     let mut to = Output::open(args)?;
     for pool in pools {
         let mut walk = Walk { args, made: Vec::new(), given: 0 };
@@ -143,7 +120,7 @@ impl Walk<'_> {
         to: &mut Output,
     ) -> Result<(u64, usize), Box<dyn std::error::Error>> {
         let mut spans = Spans::new(pool, Sampler::EVERYTHING);
-        let upper = self.args.to.unwrap_or_default();
+        let upper = self.args.range.to();
         let reader = logs.reader(pool, Bound::Open, upper);
         let head = logs.head(pool)?.map_or(0, |head| head.seq);
         let progress = Progress::new(pool, Some(head));
@@ -158,7 +135,7 @@ impl Walk<'_> {
             }
             let begun = self.made.len();
             spans.apply(&step, &mut self.made);
-            if self.args.from.excludes_before(step.seq, step.at) {
+            if self.args.range.from.excludes_before(step.seq, step.at) {
                 self.made.truncate(begun);
             }
             if let Some(TraceId(only)) = self.args.trace {

@@ -13,6 +13,8 @@ mod audit;
 mod callers;
 #[path = "crash/holders.rs"]
 mod holders;
+#[path = "kept/mod.rs"]
+mod kept;
 #[path = "crash/replay.rs"]
 mod replay;
 #[path = "crash/revocation.rs"]
@@ -29,7 +31,7 @@ const KILLS: u64 = 50;
 
 #[test]
 fn c105_every_answer_survives_fifty_kills() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let mut audit = Audit::new(dir.path());
     let mut answers = 0;
     for round in 0..KILLS {

@@ -3,6 +3,8 @@
 //! verifies. Method: the bench that measures it, for a few seconds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "kept/mod.rs"]
+mod kept;
 #[path = "crash/replay.rs"]
 mod replay;
 
@@ -21,7 +23,7 @@ fn figure(found: &Value, front: &str, name: &str, what: &str) -> f64 {
 
 #[test]
 fn running_requests_are_taken_back_through_the_proxy_and_through_envoy() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["bench", "eviction", "--live", "--json", "--seconds", "24", "--keep"])
         .arg(dir.path())

@@ -6,15 +6,17 @@
 #[path = "gateway/harness.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway")]
 mod harness;
+#[path = "kept/mod.rs"]
+mod kept;
 
 use harness::{PATIENCE, call};
+use kept::Kept;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 fn object(name: &str, group: &str, priority: &str) -> String {
     format!(
@@ -32,7 +34,7 @@ const SETTINGS: &str = "weir: {objectives: {own: 4}, objectivesDir: objectives}\
 struct Served {
     child: Child,
     addr: SocketAddr,
-    dir: TempDir,
+    dir: Kept,
 }
 
 impl Drop for Served {
@@ -43,7 +45,7 @@ impl Drop for Served {
 }
 
 impl Served {
-    fn start(dir: TempDir) -> Served {
+    fn start(dir: Kept) -> Served {
         let log = fs::File::create(dir.path().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .current_dir(dir.path())
@@ -101,8 +103,8 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::write(dir.join("objectives").join(name), text).unwrap();
 }
 
-fn folder() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
+fn folder() -> Kept {
+    let dir = kept::tempdir().unwrap();
     fs::create_dir(dir.path().join("objectives")).unwrap();
     fs::write(dir.path().join("weir.yaml"), SETTINGS).unwrap();
     let both = [object("chat", NOW, "10"), object("own", NOW, "999")].join("---\n");

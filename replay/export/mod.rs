@@ -1,25 +1,26 @@
-//! `weir-replay export`: steps, events, requests and arrivals, as JSON Lines or CSV.
+//! `weir-replay export`: steps, events, requests and arrivals, as JSON Lines, CSV or Parquet.
 //!
-//! Not here: the log's own form (`weir log export`), spans (`traces`), Parquet.
+//! Not here: the log's own form (`weir log export`), spans (`traces`).
 
 mod arrivals;
 mod csv;
+mod parquet;
 mod requests;
+mod rows;
+mod thrift;
 
 #[cfg(test)]
 mod tests;
 
-use crate::source::Source;
+use crate::range::Range;
 use crate::start::start;
-use crate::what_if::{WhatIfError, pools};
-use serde_json::{Value, json};
+use crate::what_if::WhatIfError;
+use parquet::Parquet;
+use serde_json::Value;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_kernel::Step;
-use weir_log::describe::{
-    event_kind, event_request, event_text, input_kind, input_text, show_time, step_json,
-};
 use weir_log::reader::{Bound, Logs};
 
 /// What is written.
@@ -42,6 +43,8 @@ pub enum Form {
     Jsonl,
     /// Comma-separated values (RFC 4180) with a header.
     Csv,
+    /// Apache Parquet, compressed with zstd.
+    Parquet,
 }
 
 /// Arguments of `weir-replay export`.
@@ -49,10 +52,11 @@ pub enum Form {
 #[command(after_help = "\
 Examples:
   weir-replay export --data ./data --what requests --format csv -o requests.csv
+  weir-replay export --data ./data --what requests --format parquet -o requests.parquet
   weir-replay export --data ./data --what arrivals -o tuesday.csv     then: weir load --trace tuesday.csv --target …")]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
+    range: Range,
 
     /// What.
     #[arg(long, value_enum)]
@@ -61,18 +65,6 @@ pub struct Args {
     /// In which form.
     #[arg(long = "format", value_enum, default_value = "jsonl")]
     form: Form,
-
-    /// Only this pool; needed where the log has several and arrivals are written.
-    #[arg(long)]
-    pool: Option<String>,
-
-    /// From this sequence or time on.
-    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
-    from: Bound,
-
-    /// Up to this sequence or time.
-    #[arg(long, value_name = "SEQ|TIME")]
-    to: Option<Bound>,
 
     /// Tokens made by requests of which the log does not say it, in arrivals.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -99,14 +91,16 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 fn export(args: &Args) -> Result<(), WhatIfError> {
-    let opened = args.source.open()?;
-    let pools = pools(&opened, args.pool.as_ref())?;
-    if args.what == What::Arrivals && pools.len() > 1 {
-        let all = pools.join(", ");
-        return Err(WhatIfError::Nothing(format!(
-            "--pool: arrivals of one pool at a time; this log has {all}"
-        )));
+    if args.what == What::Arrivals && args.form == Form::Parquet {
+        return Err(WhatIfError::Nothing(
+            "--format: arrivals are written as csv, which `weir load` takes".to_owned(),
+        ));
     }
+    let opened = args.range.open()?;
+    let pools = match args.what {
+        What::Arrivals => vec![args.range.pool(&opened)?],
+        _ => args.range.pools(&opened)?,
+    };
     let mut out: Box<dyn Write> = if args.output.as_os_str() == "-" {
         Box::new(std::io::stdout().lock())
     } else {
@@ -118,29 +112,51 @@ fn export(args: &Args) -> Result<(), WhatIfError> {
     Ok(())
 }
 
-fn write(args: &Args, logs: &Logs, pools: &[String], out: &mut dyn Write) -> Result<(), WhatIfError> {
-    let rows = std::cell::Cell::new(0_u64);
-    let mut header = args.form == Form::Csv && args.what != What::Arrivals;
-    let mut put = |out: &mut dyn Write, row: &Value| -> std::io::Result<()> {
-        rows.set(rows.get() + 1);
-        if std::mem::take(&mut header) {
-            csv::header(out, row)?;
-        }
-        if args.form == Form::Csv { csv::row(out, row) } else { writeln!(out, "{row}") }
-    };
-    for pool in pools {
-        let to = args.to.unwrap_or_default();
-        match args.what {
-            What::Steps => {
-                each(logs, pool, args.from, to, |step| put(out, &step_row(pool, step, args.form)))?
+/// Rows on their way out.
+enum Rows {
+    Jsonl,
+    /// The header is written.
+    Csv(bool),
+    Parquet(Box<Parquet>),
+}
+
+impl Rows {
+    fn put(&mut self, row: &Value, out: &mut dyn Write) -> std::io::Result<()> {
+        match self {
+            Rows::Jsonl => writeln!(out, "{row}"),
+            Rows::Csv(begun) => {
+                if !std::mem::replace(begun, true) {
+                    csv::header(out, row)?;
+                }
+                csv::row(out, row)
             }
-            What::Events => each(logs, pool, args.from, to, |step| {
-                let rows = step.events.iter().enumerate();
-                rows.map(|(n, event)| event_row(pool, step, n, event)).try_for_each(|row| put(out, &row))
+            Rows::Parquet(file) => file.row(row, out),
+        }
+    }
+}
+
+fn write(args: &Args, logs: &Logs, pools: &[String], out: &mut dyn Write) -> Result<(), WhatIfError> {
+    let mut rows = match args.form {
+        Form::Jsonl => Rows::Jsonl,
+        Form::Csv => Rows::Csv(false),
+        Form::Parquet => Rows::Parquet(Box::new(Parquet::start(rows::columns(args.what), out)?)),
+    };
+    let count = std::cell::Cell::new(0_u64);
+    let mut put = |out: &mut dyn Write, row: &Value| -> std::io::Result<()> {
+        count.set(count.get() + 1);
+        rows.put(row, out)
+    };
+    let (from, to) = (args.range.from, args.range.to());
+    for pool in pools {
+        match args.what {
+            What::Steps => each(logs, pool, from, to, |step| put(out, &rows::step(pool, step, args.form)))?,
+            What::Events => each(logs, pool, from, to, |step| {
+                let all = step.events.iter().enumerate();
+                all.map(|(n, event)| rows::event(pool, step, n, event)).try_for_each(|row| put(out, &row))
             })?,
             What::Requests => {
-                let mut table = requests::Requests::new(pool, args.from);
-                let begun = start(logs, pool, args.from)?;
+                let mut table = requests::Requests::new(pool, from);
+                let begun = start(logs, pool, from)?;
                 each_after(logs, pool, begun.head, to, |step| {
                     table.take(step).into_iter().try_for_each(|row| put(out, &row))
                 })?;
@@ -149,8 +165,8 @@ fn write(args: &Args, logs: &Logs, pools: &[String], out: &mut dyn Write) -> Res
             What::Arrivals => {
                 let mut trace = arrivals::Arrivals::new(args.unknown_output);
                 writeln!(out, "t_ms,input_tokens,output_tokens")?;
-                each(logs, pool, args.from, to, |step| {
-                    rows.set(rows.get() + 1);
+                each(logs, pool, from, to, |step| {
+                    count.set(count.get() + 1);
                     trace.take(step, out)
                 })?;
                 trace.rest(out)?;
@@ -159,7 +175,10 @@ fn write(args: &Args, logs: &Logs, pools: &[String], out: &mut dyn Write) -> Res
             }
         }
     }
-    if rows.get() == 0 {
+    if let Rows::Parquet(file) = rows {
+        file.end(out)?;
+    }
+    if count.get() == 0 {
         return Err(WhatIfError::Nothing("nothing in this range".to_owned()));
     }
     Ok(())
@@ -189,36 +208,4 @@ fn each_after(
         f(&step?)?;
     }
     Ok(())
-}
-
-fn step_row(pool: &str, step: &Step, form: Form) -> Value {
-    if form == Form::Jsonl
-        && let Ok(Value::Object(mut fields)) = step_json(step)
-    {
-        fields.insert("pool".to_owned(), json!(pool));
-        return Value::Object(fields);
-    }
-    let texts: Vec<String> = step.events.iter().map(event_text).collect();
-    json!({
-        "pool": pool,
-        "seq": step.seq,
-        "at_us": step.at.0,
-        "time": show_time(step.at),
-        "input": input_kind(&step.input),
-        "input_text": input_text(&step.input),
-        "events": texts.join("; "),
-    })
-}
-
-fn event_row(pool: &str, step: &Step, n: usize, event: &weir_kernel::Event) -> Value {
-    json!({
-        "pool": pool,
-        "seq": step.seq,
-        "event": n,
-        "at_us": step.at.0,
-        "time": show_time(step.at),
-        "kind": event_kind(event),
-        "request": event_request(event).map(|request| request.0),
-        "text": event_text(event),
-    })
 }

@@ -28,7 +28,7 @@ pub struct Requests {
 impl Requests {
     /// Requests that are over before `from` are left out.
     pub fn new(pool: &str, from: Bound) -> Requests {
-        Requests { pool: pool.to_owned(), from, facts: Facts::new(), more: HashMap::new() }
+        Requests { pool: pool.to_owned(), from, facts: Facts::default(), more: HashMap::new() }
     }
 
     /// Takes a step; the rows of the requests that are over with it.
@@ -82,8 +82,8 @@ impl Requests {
             "request": id,
             "request_id": fact.caller_id,
             "arrived_us": fact.arrived.0,
-            "priority": fact.group.band,
-            "flow": fact.group.flow,
+            "priority": fact.group.band(),
+            "flow": fact.group.flow.1,
             "objective": fact.group.objective,
             "bytes": more.bytes,
             "prompt_tokens": fact.prompt,

@@ -4,8 +4,9 @@
 //! What is measured here is never looked at by what predicts it.
 
 use super::plan::{CLASSES, Planned};
+use crate::numbers::Table;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use weir_kernel::{
     Arrival, Ended, EndpointChange, Event, Face, Input, KERNEL_BEHAVIOUR, Micros, ObjectivesChange,
     Observation, Policy, PolicyChange, Pushed, RequestId, Role, Slot, Started, State, Step, Termination,
@@ -56,30 +57,42 @@ enum Due {
 
 type Load = (u32, u32, u32);
 
-struct Driver<'a, S> {
+/// A request that kernel or servers still know.
+struct Live {
+    planned: Planned,
+    id: RequestId,
+    /// The server that works on it.
+    place: Option<usize>,
+}
+
+struct Driver<'a, P, S> {
     truth: &'a Truth,
-    plan: &'a [Planned],
+    plan: P,
+    /// The next arrival, and how many came before it.
+    next: Option<Planned>,
+    arrived: usize,
+    last: Micros,
     state: State,
     servers: Vec<Server>,
     due: BinaryHeap<Reverse<(Micros, Due)>>,
     asked: (Micros, Vec<Load>),
     logged: Vec<Option<(Load, Micros)>>,
-    numbers: HashMap<RequestId, usize>,
-    ids: Vec<Option<RequestId>>,
-    places: Vec<Option<usize>>,
+    numbers: Table<RequestId, usize>,
+    live: Table<usize, Live>,
     reloads: &'a [(Micros, Policy)],
     sink: S,
 }
 
 /// Runs the plan under these settings; `sink` is given every step.
 pub fn run(truth: &Truth, plan: &[Planned], policy: &Policy, sink: impl FnMut(Step)) {
-    run_with(truth, plan, policy, &[], sink);
+    run_with(truth, plan.iter().copied(), policy, &[], sink);
 }
 
-/// The same with other settings from those times on.
+/// The same with other settings from those times on. The plan is asked for one arrival after the other; memory is
+/// bounded by the requests that are there.
 pub fn run_with(
     truth: &Truth,
-    plan: &[Planned],
+    plan: impl Iterator<Item = Planned>,
     policy: &Policy,
     reloads: &[(Micros, Policy)],
     sink: impl FnMut(Step),
@@ -87,14 +100,16 @@ pub fn run_with(
     let mut driver = Driver {
         truth,
         plan,
+        next: None,
+        arrived: 0,
+        last: Micros::ZERO,
         state: State::new(),
         servers: Vec::new(),
         due: BinaryHeap::new(),
         asked: (Micros::ZERO, Vec::new()),
         logged: vec![None; usize::from(truth.endpoints)],
-        numbers: HashMap::new(),
-        ids: vec![None; plan.len()],
-        places: vec![None; plan.len()],
+        numbers: Table::default(),
+        live: Table::default(),
         reloads,
         sink,
     };
@@ -102,7 +117,7 @@ pub fn run_with(
     driver.run();
 }
 
-impl<S: FnMut(Step)> Driver<'_, S> {
+impl<P: Iterator<Item = Planned>, S: FnMut(Step)> Driver<'_, P, S> {
     fn begin(&mut self, policy: &Policy) {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let started = Started { kernel_behaviour: KERNEL_BEHAVIOUR, version, wall: BASE };
@@ -122,22 +137,28 @@ impl<S: FnMut(Step)> Driver<'_, S> {
             self.due.push(Reverse((*at, Due::Reload(n))));
         }
         self.due.push(Reverse((self.truth.join_at, Due::Join)));
-        if let Some(first) = self.plan.first() {
-            self.due.push(Reverse((first.at, Due::Arrival(0))));
+        self.ask(Micros::ZERO);
+    }
+
+    /// Asks the plan for the next arrival, which is at `now` or later.
+    fn ask(&mut self, now: Micros) {
+        self.next = self.plan.next();
+        if let Some(next) = self.next {
+            self.last = next.at.max(now);
+            self.due.push(Reverse((self.last, Due::Arrival(self.arrived))));
         }
     }
 
     fn run(&mut self) {
-        let until = self.plan.last().map_or(Micros::ZERO, |last| last.at) + TAIL;
         let mut now = Micros::ZERO;
         loop {
             let event = self.due.peek().map(|Reverse((at, _))| *at);
             let timer = self.state.next_deadline().map(|at| at.since(BASE).max(now));
             let busy = self.state.queued() + self.state.in_flight() > 0;
-            let arrivals = self.due.iter().any(|Reverse((_, due))| matches!(due, Due::Arrival(_)));
-            if !busy && !arrivals {
+            if !busy && self.next.is_none() {
                 return;
             }
+            let until = if self.next.is_some() { Micros::MAX } else { self.last + TAIL };
             let late = timer.map(|at| if at > now { at + self.truth.grain } else { at });
             match (late, event) {
                 (Some(timer), event) if event.is_none_or(|event| timer < event) => {
@@ -161,7 +182,11 @@ impl<S: FnMut(Step)> Driver<'_, S> {
     fn happen(&mut self, at: Micros, due: Due) {
         match due {
             Due::Join => self.join(at),
-            Due::Arrival(n) => self.arrive(at, n),
+            Due::Arrival(n) => {
+                if let Some(planned) = self.next.take() {
+                    self.arrive(at, n, planned);
+                }
+            }
             Due::Scrape => {
                 let samples = self.servers.iter().map(|server| {
                     let g = server.gauges();
@@ -178,7 +203,7 @@ impl<S: FnMut(Step)> Driver<'_, S> {
             Due::Sample => self.sample(at),
             Due::Server(i) => self.advance(at, i),
             Due::Confirm(n) => {
-                if let (Some(request), Some(i)) = (self.ids[n], self.places[n].take()) {
+                if let Some(Live { id: request, place: Some(i), .. }) = self.live.remove(&n) {
                     self.servers[i].abort(n as u64);
                     let ended = Ended { request, termination: Termination::Evicted, usage: None };
                     self.feed(at, Input::Ended(ended));
@@ -202,11 +227,11 @@ impl<S: FnMut(Step)> Driver<'_, S> {
         self.due.push(Reverse((at, Due::Scrape)));
     }
 
-    fn arrive(&mut self, at: Micros, n: usize) {
-        let planned = self.plan[n];
+    fn arrive(&mut self, at: Micros, n: usize, planned: Planned) {
         let id = RequestId(self.state.seq() + 1);
         self.numbers.insert(id, n);
-        self.ids[n] = Some(id);
+        self.live.insert(n, Live { planned, id, place: None });
+        self.arrived = n + 1;
         let (objective, _, _) = CLASSES[planned.class];
         self.feed(
             at,
@@ -223,9 +248,7 @@ impl<S: FnMut(Step)> Driver<'_, S> {
                 ..Arrival::default()
             }),
         );
-        if let Some(next) = self.plan.get(n + 1) {
-            self.due.push(Reverse((next.at.max(at), Due::Arrival(n + 1))));
-        }
+        self.ask(at);
     }
 
     fn sample(&mut self, at: Micros) {
@@ -268,10 +291,12 @@ impl<S: FnMut(Step)> Driver<'_, S> {
             self.due.push(Reverse((next, Due::Server(i))));
         }
         for (n, finished) in happened {
-            let Some(request) = self.ids[n] else { continue };
+            let Some(&Live { id: request, planned: Planned { prompt, output, .. }, .. }) = self.live.get(&n)
+            else {
+                continue;
+            };
             if finished {
-                self.places[n] = None;
-                let Planned { prompt, output, .. } = self.plan[n];
+                self.live.remove(&n);
                 let usage = Some(Usage { prompt, completion: output });
                 self.feed(at, Input::Ended(Ended { request, termination: Termination::Natural, usage }));
             } else {
@@ -298,6 +323,8 @@ impl<S: FnMut(Step)> Driver<'_, S> {
                 Event::LeaseEnded(e) => {
                     self.numbers.remove(&e.request);
                 }
+                Event::Rejected(_) => self.gone(RequestId(done.seq)),
+                Event::Evicted(e) => self.gone(e.request),
                 _ => {}
             }
         }
@@ -307,14 +334,22 @@ impl<S: FnMut(Step)> Driver<'_, S> {
         }
     }
 
+    /// A request that no server has seen is over.
+    fn gone(&mut self, request: RequestId) {
+        if let Some(n) = self.numbers.remove(&request) {
+            self.live.remove(&n);
+        }
+    }
+
     fn submit(&mut self, at: Micros, n: usize, endpoint: usize) {
-        let Planned { prompt, output, .. } = self.plan[n];
+        let Some(live) = self.live.get_mut(&n) else { return };
+        let Planned { prompt, output, .. } = live.planned;
         let Some(server) = self.servers.get_mut(endpoint) else { return };
         let idle = server.next_event().is_none();
         if server.submit(at, Job { id: n as u64, prompt, output }).is_err() {
             return;
         }
-        self.places[n] = Some(endpoint);
+        live.place = Some(endpoint);
         if let Some(next) = server.next_event().filter(|_| idle) {
             self.due.push(Reverse((next, Due::Server(endpoint))));
         }

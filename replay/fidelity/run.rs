@@ -201,7 +201,7 @@ fn seal(dir: &Path, steps: &[Step]) -> Result<(), FidelityError> {
 
 /// What happened in a run.
 fn tally(steps: &[Step]) -> Tallies {
-    let (mut tallies, mut facts) = (Tallies::default(), Facts::new());
+    let (mut tallies, mut facts) = (Tallies::default(), Facts::default());
     for step in steps {
         let touched = what_if::take(&mut facts, Some(&mut tallies), step, false);
         for id in touched {

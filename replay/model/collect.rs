@@ -3,7 +3,8 @@
 //! Bounded by live state: of a long log a few stretches are kept, drawn evenly over all of it.
 
 use super::{Draw, Patience, place, prompt_class};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use crate::numbers::Table;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_kernel::{
     Arrival, EndpointChange, Event, Input, LeaseEnd, Micros, Observation, Outcome, RequestId, RevocationEnd,
     Slot, Step,
@@ -59,7 +60,7 @@ struct Live {
 /// Gathers.
 #[derive(Debug)]
 pub struct Collector {
-    live: HashMap<RequestId, Live>,
+    live: Table<RequestId, Live>,
     /// Stretches that still fill or have services that run, by number.
     open: VecDeque<(u64, Stretch)>,
     closed: u64,
@@ -87,7 +88,7 @@ pub struct Collector {
 impl Default for Collector {
     fn default() -> Self {
         Collector {
-            live: HashMap::new(),
+            live: Table::default(),
             open: VecDeque::new(),
             closed: 0,
             kept: Vec::new(),

@@ -2,7 +2,8 @@
 
 use super::engine::{Engine, Gauge, Happened, Work};
 use super::{Drift, Speeds};
-use std::collections::{BTreeMap, HashMap};
+use crate::numbers::Table;
+use std::collections::BTreeMap;
 use weir_kernel::{Micros, Slot};
 
 /// The pool as the model has it.
@@ -10,14 +11,22 @@ use weir_kernel::{Micros, Slot};
 pub struct Pool {
     speeds: Speeds,
     engines: BTreeMap<Slot, Engine>,
-    places: HashMap<u64, Slot>,
+    places: Table<u64, Slot>,
     now: Micros,
+    /// Nothing happens by itself before this: most steps of a log ask in vain.
+    quiet: Micros,
 }
 
 impl Pool {
     /// Without servers.
     pub fn new(speeds: Speeds) -> Pool {
-        Pool { speeds, engines: BTreeMap::new(), places: HashMap::new(), now: Micros::ZERO }
+        Pool {
+            speeds,
+            engines: BTreeMap::new(),
+            places: Table::default(),
+            now: Micros::ZERO,
+            quiet: Micros::MAX,
+        }
     }
 
     /// The same servers, faster or slower.
@@ -45,6 +54,9 @@ impl Pool {
     /// Lets time pass until `to`, inclusive.
     pub fn advance(&mut self, to: Micros, tell: &mut impl FnMut(Happened)) {
         self.now = self.now.max(to);
+        if to < self.quiet {
+            return;
+        }
         let places = &mut self.places;
         for engine in self.engines.values_mut() {
             engine.advance(to, &self.speeds, &mut |happened| {
@@ -54,6 +66,7 @@ impl Pool {
                 tell(happened);
             });
         }
+        self.quiet = self.next().unwrap_or(Micros::MAX);
     }
 
     /// Gives a request to a server: the one that is known, else the one with the fewest requests.
@@ -65,6 +78,7 @@ impl Pool {
         let Some(slot) = known.or_else(fewest) else { return false };
         if let Some(engine) = self.engines.get_mut(&slot) {
             engine.submit(at, id, work, &self.speeds);
+            self.quiet = engine.next().map_or(self.quiet, |next| next.min(self.quiet));
             self.places.insert(id, slot);
         }
         true

@@ -3,9 +3,10 @@
 use super::file::parse;
 use super::run::run as run_scenario;
 use super::{FromLog, judge, settings};
+use crate::range::{one, pools};
 use crate::settings::{Candidate, document};
 use crate::start::start;
-use crate::what_if::{Course, WhatIfError, pools};
+use crate::what_if::{Course, WhatIfError};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use weir_config::format_duration;
@@ -29,12 +30,9 @@ struct Incident {
 /// Runs `weir-replay scenario from-log`; false where the scenario does not give back what was logged.
 pub fn run(args: &FromLog) -> Result<bool, WhatIfError> {
     let opened = args.source.open()?;
-    let mut pools = pools(&opened, args.pool.as_ref())?;
-    if pools.len() > 1 {
-        let all = pools.join(", ");
-        return Err(WhatIfError::Nothing(format!("--pool: one pool at a time; this log has {all}")));
-    }
-    let pool = pools.pop().unwrap_or_default();
+    opened.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    let named = args.pool.clone().or_else(|| pool_of(&opened.logs, &args.request));
+    let pool = one(pools(&opened, named.as_ref())?)?;
     let incident = find(&opened.logs, &pool, &args.request)?;
     let text = write(&opened.logs, &pool, &incident)?;
     match &args.output {
@@ -52,9 +50,22 @@ pub fn run(args: &FromLog) -> Result<bool, WhatIfError> {
     Ok(failed.is_none())
 }
 
+/// The pool of an id as the service and the other tools print it (`pool-number`), where this log has that pool.
+fn pool_of(logs: &Logs, id: &str) -> Option<String> {
+    let (pool, number) = id.rsplit_once('-')?;
+    number.parse::<u64>().ok()?;
+    logs.pools().into_iter().find(|known| known == pool)
+}
+
+/// The number in `number`, or in `pool-number` of this pool.
+fn number_of(pool: &str, id: &str) -> Option<u64> {
+    let number = id.strip_prefix(pool).and_then(|rest| rest.strip_prefix('-')).unwrap_or(id);
+    number.parse().ok()
+}
+
 fn find(logs: &Logs, pool: &str, wanted: &str) -> Result<Incident, WhatIfError> {
     let begun = start(logs, pool, Bound::Open)?;
-    let number: Option<u64> = wanted.parse().ok();
+    let number = number_of(pool, wanted);
     let mut state = begun.state;
     let (mut from, mut found) = (begun.head.seq, None);
     let mut course = Course::NEW;
@@ -84,7 +95,9 @@ fn find(logs: &Logs, pool: &str, wanted: &str) -> Result<Incident, WhatIfError> 
     }
     Err(WhatIfError::Nothing(match found {
         Some(request) => format!("request {request} was not decided within this log"),
-        None => format!("no request {wanted:?} in pool {pool}; allowed: its number, or the caller's own id"),
+        None => format!(
+            "no request {wanted:?} in pool {pool}; allowed: its number, {pool}-NUMBER, or the caller's own id"
+        ),
     }))
 }
 

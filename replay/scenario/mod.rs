@@ -44,7 +44,7 @@ Exit code: 0 every expectation of every file is met; 1 not, or a file is wrong.
 
 Examples:
   weir-replay scenario tests/*.yaml --config weir.yaml
-  weir-replay scenario from-log --data ./data --request 4711 -o incident.yaml"
+  weir-replay scenario from-log --data ./data --request chat-4711 -o incident.yaml"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -78,7 +78,7 @@ pub struct FromLog {
     #[arg(long)]
     pool: Option<String>,
 
-    /// The request: its number, or the caller's own id (the first with it).
+    /// The request: `POOL-NUMBER` as answers have it, its number, or the caller's own id (the first with it).
     #[arg(long, value_name = "ID")]
     request: String,
 

@@ -10,18 +10,19 @@ mod tests;
 
 use crate::fitting;
 use crate::model::PoolModel;
+use crate::range::Range;
 use crate::settings::{self, Candidate};
-use crate::source::Source;
-use crate::what_if::{self, Options, PatienceRule, Question, WhatIfError, pools};
+use crate::what_if::{self, Options, PatienceRule, Question, WhatIfError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use objective::Objective;
+use sha2::{Digest, Sha256};
 use state::{Header, State};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weir_log::reader::{Bound, Logs};
+use weir_log::reader::Logs;
 
 pub use objective::Figures;
 
@@ -36,22 +37,10 @@ Examples:
   weir-replay sweep --data ./data --vary … --random 40 --objective 'shed_rate + 0.1*wait_p95_s' --state sweep.jsonl")]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
+    range: Range,
 
     #[command(flatten)]
     candidate: settings::SettingsArgs,
-
-    /// Only this pool; needed where the log has several.
-    #[arg(long)]
-    pool: Option<String>,
-
-    /// From this sequence or time on.
-    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
-    from: Bound,
-
-    /// Up to this sequence or time.
-    #[arg(long, value_name = "SEQ|TIME")]
-    to: Option<Bound>,
 
     /// A setting and its values; several are combined.
     #[arg(long, value_name = "PATH=V1,V2,…", required = true)]
@@ -116,31 +105,42 @@ fn sweep(args: &Args) -> Result<(), WhatIfError> {
     let axes =
         args.vary.iter().map(|word| vary::parse(word)).collect::<Result<Vec<_>, _>>().map_err(nothing)?;
     let combinations = vary::combinations(&axes, args.random, args.seed).map_err(nothing)?;
-    let opened = args.source.open()?;
-    let mut pools = pools(&opened, args.pool.as_ref())?;
-    if pools.len() > 1 {
-        return Err(nothing(format!("--pool: one pool at a time; this log has {}", pools.join(", "))));
-    }
-    let pool = pools.pop().unwrap_or_default();
+    let opened = args.range.open()?;
+    let pool = args.range.pool(&opened)?;
+    let model = args.pool_model.as_ref().map(|file| PoolModel::read(file)).transpose();
+    let model = model.map_err(WhatIfError::Model)?;
     let header = Header {
         pool: pool.clone(),
         head: opened.logs.head(&pool)?.map_or(0, |head| head.seq),
-        range: format!("{:?} to {:?}", args.from, args.to.unwrap_or_default()),
+        range: format!("{:?} to {:?}", args.range.from, args.range.to()),
         base: base.shown(),
+        how: how(args, model.as_ref()),
     };
     let kept = State::open(args.state.as_deref(), &header).map_err(nothing)?;
     let left: Vec<Vec<String>> = combinations.iter().filter(|words| !kept.has(words)).cloned().collect();
     let mut rows = Vec::new();
     if !left.is_empty() {
-        let model = match &args.pool_model {
-            Some(file) => PoolModel::read(file).map_err(WhatIfError::Model)?,
-            None => fitting::of(&opened.logs, &pool, args.to.unwrap_or_default())?,
+        let model = match model {
+            Some(model) => model,
+            None => fitting::of(&opened.logs, &pool, args.range.to())?,
         };
         rows = all(args, &opened.logs, &pool, &base, &model, &left, &kept)?;
     }
     rows.extend(kept.rows(&combinations));
     rows.sort_by(|a, b| args.objective.of(&a.figures).total_cmp(&args.objective.of(&b.figures)));
     Ok(table::print(&rows, &args.objective, args.json)?)
+}
+
+/// What a row depends on besides log, range and settings.
+fn how(args: &Args, model: Option<&PoolModel>) -> String {
+    let digest = model.map(|model| {
+        let text = serde_json::to_string(model).unwrap_or_default();
+        Sha256::digest(text.as_bytes())
+            .iter()
+            .take(8)
+            .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    });
+    format!("seed {}, model {}", args.seed, digest.as_deref().unwrap_or("fitted"))
 }
 
 fn bar(rows: usize) -> ProgressBar {
@@ -205,11 +205,11 @@ fn one(
         seed: args.seed,
         detached: false,
     };
-    let to = args.to.unwrap_or_default();
+    let to = args.range.to();
     let question = Question {
         pool,
         candidate: &candidate,
-        from: args.from,
+        from: args.range.from,
         to,
         options,
         draws: 0,

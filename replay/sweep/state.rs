@@ -18,6 +18,8 @@ pub struct Header {
     pub range: String,
     /// The candidate that is varied.
     pub base: String,
+    /// What else a row depends on: the seed, and a saved model where one is used.
+    pub how: String,
 }
 
 /// The file, and what was in it.
@@ -37,8 +39,13 @@ impl State {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(failed(error)),
         };
+        // Killed while it wrote the very first line: nothing was done.
+        let text = if text.contains('\n') { text } else { String::new() };
+        if text.is_empty() && path.exists() {
+            File::create(path).map_err(failed)?;
+        }
         let mut lines = text.lines();
-        let mut rows = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         if let Some(first) = lines.next() {
             let found: Header = serde_json::from_str(first)
                 .map_err(|error| format!("--state {}:1: no header of a sweep: {error}", path.display()))?;
@@ -48,8 +55,12 @@ impl State {
                     path.display()
                 ));
             }
-            // A last line that was cut off is a row that is done again.
-            rows.extend(lines.filter_map(|line| serde_json::from_str(line).ok()));
+            // A line that was cut off is a row that is done again.
+            for row in lines.filter_map(|line| serde_json::from_str::<Row>(line).ok()) {
+                if !rows.iter().any(|known| known.words == row.words) {
+                    rows.push(row);
+                }
+            }
         }
         let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
         let head =

@@ -46,7 +46,13 @@ fn objectives_weigh_figures_and_name_the_nearest_of_an_unknown_one() {
 fn a_sweep_that_was_cut_goes_on_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.jsonl");
-    let header = Header { pool: "chat".to_owned(), head: 9, range: "all".to_owned(), base: String::new() };
+    let header = Header {
+        pool: "chat".to_owned(),
+        head: 9,
+        range: "all".to_owned(),
+        base: String::new(),
+        how: String::new(),
+    };
     let row =
         |n: u32| Row { words: vec![format!("a={n}")], figures: Figures::default(), exact: 1.0, flipped: 0.0 };
     let state = State::open(Some(&file), &header).unwrap();
@@ -62,6 +68,15 @@ fn a_sweep_that_was_cut_goes_on_where_it_was() {
     drop(state);
     let state = State::open(Some(&file), &header).unwrap();
     assert_eq!(state.rows(&[row(1).words, row(2).words]), [row(1), row(2)]);
+    // Killed in the middle of the first line, or twice in the middle of a row.
+    std::fs::write(&file, "{\"pool\":\"ch").unwrap();
+    let state = State::open(Some(&file), &header).unwrap();
+    state.keep(&row(3)).unwrap();
+    drop(state);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line = text.lines().nth(1).unwrap();
+    std::fs::write(&file, format!("{text}{}\n{}\n{line}\n", &line[..9], &line[..20])).unwrap();
+    assert_eq!(State::open(Some(&file), &header).unwrap().rows(&[row(3).words]), [row(3)]);
     let other = Header { head: 10, ..header };
     assert!(State::open(Some(&file), &other).unwrap_err().contains("another sweep"));
 }

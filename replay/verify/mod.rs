@@ -5,8 +5,8 @@ mod look;
 mod one;
 mod pool;
 
+use crate::range::Range;
 use crate::report;
-use crate::source::Source;
 use std::process::ExitCode;
 use weir_log::reader::{Bound, Logs};
 
@@ -32,19 +32,7 @@ Examples:
   weir-replay verify --data ./data --from 2026-11-30T01:00 --to 2026-11-30T02:00")]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-
-    /// Only this pool.
-    #[arg(long)]
-    pool: Option<String>,
-
-    /// Compare from this sequence or time on; what comes before is folded to get the state.
-    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
-    from: Bound,
-
-    /// Stop after this sequence or time.
-    #[arg(long, value_name = "SEQ|TIME")]
-    to: Option<Bound>,
+    range: Range,
 
     /// One JSON object on standard output.
     #[arg(long)]
@@ -80,23 +68,21 @@ pub fn run(args: &Args) -> ExitCode {
 
 /// The exit code of what was found, unless it cannot be told.
 fn verify(args: &Args) -> std::io::Result<ExitCode> {
-    let opened = match args.source.open() {
+    let range = &args.range;
+    let opened = match range.open() {
         Ok(opened) => opened,
         Err(error) => return report::refused(&error, args.json),
     };
-    for note in &opened.notes {
-        eprintln!("note: {note}");
-    }
     let mut pools = opened.logs.pools();
-    pools.retain(|pool| args.pool.as_ref().is_none_or(|only| only == pool));
+    pools.retain(|pool| range.pool.as_ref().is_none_or(|only| only == pool));
     if pools.is_empty() {
-        let what = args.pool.as_ref().map_or("no pool".to_owned(), |pool| format!("no pool {pool:?}"));
+        let what = range.pool.as_ref().map_or("no pool".to_owned(), |pool| format!("no pool {pool:?}"));
         return report::nothing(&what, args.json);
     }
     if let Some(seq) = args.step {
         return show(&opened.logs, &pools, seq, args.json);
     }
-    let wanted = Wanted { from: args.from, to: args.to.unwrap_or_default(), across: args.across };
+    let wanted = Wanted { from: range.from, to: range.to(), across: args.across };
     let mut reports = Vec::new();
     // A pool keeps a reader, decoders and a kernel busy; as many pools as there are cores go side by side.
     let side_by_side = std::thread::available_parallelism().map_or(1, usize::from);

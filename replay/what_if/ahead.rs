@@ -4,7 +4,8 @@
 //! ended: what it had got by then, in the model's units, is its own recorded service, for whatever load it then meets.
 
 use crate::model::{Pool, Work, prompt_of};
-use std::collections::{HashMap, VecDeque};
+use crate::numbers::Table;
+use std::collections::VecDeque;
 use weir_kernel::{EndpointChange, Event, Input, LeaseEnd, Micros, RequestId, Step, Termination, Usage};
 use weir_log::SegmentError;
 
@@ -29,12 +30,15 @@ pub struct Known {
 /// Steps in order, and what lies ahead of them.
 pub struct Ahead<I> {
     source: I,
-    batch: std::vec::IntoIter<Step>,
-    buffer: VecDeque<Step>,
+    /// Batches that were looked at, and how many steps are left in them.
+    buffer: VecDeque<std::vec::IntoIter<Step>>,
+    buffered: usize,
+    /// The time of the last step in them.
+    last: Micros,
     pool: Pool,
-    prompts: HashMap<RequestId, u32>,
-    since: HashMap<RequestId, Micros>,
-    known: HashMap<RequestId, Known>,
+    prompts: Table<RequestId, u32>,
+    since: Table<RequestId, Micros>,
+    known: Table<RequestId, Known>,
     failed: Option<SegmentError>,
 }
 
@@ -43,18 +47,19 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
     pub fn new(source: I, pool: Pool) -> Self {
         Ahead {
             source,
-            batch: Vec::new().into_iter(),
             buffer: VecDeque::new(),
+            buffered: 0,
+            last: Micros::ZERO,
             pool,
-            prompts: HashMap::new(),
-            since: HashMap::new(),
-            known: HashMap::new(),
+            prompts: Table::default(),
+            since: Table::default(),
+            known: Table::default(),
             failed: None,
         }
     }
 
     /// What the log says of services, as far as they are in view.
-    pub fn known(&self) -> &HashMap<RequestId, Known> {
+    pub fn known(&self) -> &Table<RequestId, Known> {
         &self.known
     }
 
@@ -70,31 +75,33 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
 
     /// The next step.
     pub fn step(&mut self) -> Option<Step> {
-        while self.buffer.len() < AHEAD_STEPS {
-            let (first, last) = (self.buffer.front(), self.buffer.back());
-            if let (Some(first), Some(last)) = (first, last)
-                && last.at.since(first.at) > AHEAD
-            {
+        while self.buffered < AHEAD_STEPS {
+            let first = self.buffer.front().and_then(|batch| batch.as_slice().first());
+            if first.is_some_and(|first| self.last.since(first.at) > AHEAD) {
                 break;
             }
-            let Some(step) = self.read() else { break };
-            self.look(&step);
-            self.buffer.push_back(step);
+            let Some(batch) = self.read() else { break };
+            batch.iter().for_each(|step| self.look(step));
+            self.buffered += batch.len();
+            self.last = batch.last().map_or(self.last, |step| step.at);
+            self.buffer.push_back(batch.into_iter());
         }
-        self.buffer.pop_front()
-    }
-
-    fn read(&mut self) -> Option<Step> {
         loop {
-            if let Some(step) = self.batch.next() {
+            let batch = self.buffer.front_mut()?;
+            if let Some(step) = batch.next() {
+                self.buffered -= 1;
                 return Some(step);
             }
-            match self.source.next()? {
-                Ok(batch) => self.batch = batch.into_iter(),
-                Err(error) => {
-                    self.failed = Some(error);
-                    return None;
-                }
+            self.buffer.pop_front();
+        }
+    }
+
+    fn read(&mut self) -> Option<Vec<Step>> {
+        match self.source.next()? {
+            Ok(batch) => Some(batch),
+            Err(error) => {
+                self.failed = Some(error);
+                None
             }
         }
     }

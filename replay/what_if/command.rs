@@ -8,11 +8,15 @@ use crate::decode::Batches;
 use crate::fitting;
 use crate::model::PoolModel;
 use crate::progress::Progress;
+use crate::range::Range;
 use crate::settings::{self, Candidate, CandidateError};
-use crate::source::{Opened, Source};
+use crate::source::Opened;
 use crate::start::start;
+use crate::usage;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 use weir_kernel::Micros;
 use weir_log::SegmentError;
 use weir_log::reader::Bound;
@@ -43,22 +47,10 @@ Examples:
   weir-replay what-if --data ./data --config candidate.yaml --from 2026-11-30T01:00 --to 2026-11-30T02:00 --json")]
 pub struct Args {
     #[command(flatten)]
-    pub(crate) source: Source,
+    pub(crate) range: Range,
 
     #[command(flatten)]
     pub(crate) candidate: settings::SettingsArgs,
-
-    /// Only this pool.
-    #[arg(long)]
-    pub(crate) pool: Option<String>,
-
-    /// From this sequence or time on; what comes before is folded to get the state.
-    #[arg(long, value_name = "SEQ|TIME", default_value = "1")]
-    pub(crate) from: Bound,
-
-    /// Up to this sequence or time.
-    #[arg(long, value_name = "SEQ|TIME")]
-    pub(crate) to: Option<Bound>,
 
     /// What stands for the pool where the runs differ.
     #[arg(long, value_enum, default_value = "fitted")]
@@ -140,27 +132,12 @@ pub fn run(args: &Args) -> ExitCode {
     })
 }
 
-/// The pools that are asked about.
-pub fn pools(opened: &Opened, only: Option<&String>) -> Result<Vec<String>, WhatIfError> {
-    opened.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    let mut pools = opened.logs.pools();
-    let all = pools.join(", ");
-    pools.retain(|pool| only.is_none_or(|only| only == pool));
-    match (pools.is_empty(), only) {
-        (false, _) => Ok(pools),
-        (true, Some(only)) => {
-            Err(WhatIfError::Nothing(format!("no pool {only:?} in this log; it has {all}")))
-        }
-        (true, None) => Err(WhatIfError::Nothing("no pool in this log".to_owned())),
-    }
-}
-
 fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
     let candidate = Candidate::read(&args.candidate)?;
-    let opened = args.source.open()?;
+    let opened = args.range.open()?;
     let mut objects = Vec::new();
     let mut whole = true;
-    let asked = pools(&opened, args.pool.as_ref())?;
+    let asked = args.range.pools(&opened)?;
     if args.report.is_some() && asked.len() > 1 {
         let all = asked.join(", ");
         return Err(WhatIfError::Nothing(format!(
@@ -168,10 +145,12 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
         )));
     }
     for pool in asked {
+        let began = Instant::now();
         let model = match &args.pool_model {
             Some(file) => PoolModel::read(file).map_err(WhatIfError::Model)?,
-            None => fitting::of(&opened.logs, &pool, args.to.unwrap_or_default())?,
+            None => fitting::of(&opened.logs, &pool, args.range.to())?,
         };
+        let fitted = began.elapsed();
         let answer = ask(args, &opened, &candidate, &pool, &model)?;
         if answer.steps == 0 {
             return Err(WhatIfError::Nothing(format!("pool {pool}: no steps in this range")));
@@ -181,13 +160,16 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
             std::fs::write(file, page(&pool, &candidate, &answer, &model))?;
         }
         if args.json {
-            objects.push(print::json(&pool, &candidate, &answer, &model));
+            let mut object = print::json(&pool, &candidate, &answer, &model);
+            let ran = (began.elapsed() - fitted).as_secs_f64();
+            object["seconds"] = json!({ "fit": fitted.as_secs_f64(), "run": ran });
+            objects.push(object);
         } else {
             print::text(&pool, &candidate, &answer, &model, args)?;
         }
     }
     if args.json {
-        weir_log::say!("{}", serde_json::json!({ "pools": objects }))?;
+        weir_log::say!("{}", json!({ "pools": objects, "usage": usage::to_json() }))?;
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -206,11 +188,11 @@ fn ask(
         seed: args.seed,
         detached: false,
     };
-    let to = args.to.unwrap_or_default();
+    let to = args.range.to();
     let question = Question {
         pool,
         candidate,
-        from: args.from,
+        from: args.range.from,
         to,
         options,
         draws: args.draws,

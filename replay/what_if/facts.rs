@@ -2,7 +2,7 @@
 
 use super::tally::{Group, Tallies};
 use crate::model::prompt_of;
-use std::collections::HashMap;
+use crate::numbers::Table;
 use weir_kernel::{
     Arrival, DEFAULT_FLOW, Event, Input, LeaseEnd, Micros, Outcome, Reason, RequestId, Slot, Step,
 };
@@ -105,7 +105,7 @@ pub struct Fact {
 }
 
 /// All that are of interest, by the number of the log.
-pub type Facts = HashMap<u64, Fact>;
+pub type Facts = Table<u64, Fact>;
 
 impl Fact {
     /// It is over.
@@ -118,8 +118,7 @@ impl Fact {
         let flow = if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id };
         Fact {
             group: Group {
-                band: 0,
-                flow: flow.to_owned(),
+                flow: (0, flow.to_owned()),
                 objective: arrival.objective.clone().unwrap_or_default(),
             },
             caller_id: arrival.caller_id.clone(),
@@ -155,8 +154,7 @@ pub fn take(facts: &mut Facts, tallies: Option<&mut Tallies>, step: &Step, keep:
         if let (Event::RejectedMany(e), Input::ArrivedMany(many), Some(tallies)) =
             (event, &step.input, tallies.as_deref_mut())
         {
-            let group =
-                Group { band: many.priority, flow: "(refused together)".to_owned(), ..Group::default() };
+            let group = Group { flow: (many.priority, "(refused together)".to_owned()), ..Group::default() };
             tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
         }
         let Some(RequestId(id)) = subject(step.seq, event) else { continue };
@@ -164,7 +162,7 @@ pub fn take(facts: &mut Facts, tallies: Option<&mut Tallies>, step: &Step, keep:
         if let Event::Enqueued(weir_kernel::Enqueued { priority, .. })
         | Event::Rejected(weir_kernel::Rejected { priority, .. }) = event
         {
-            fact.group.band = *priority;
+            fact.group.flow.0 = *priority;
         }
         fact.course.take(step.at, event);
         if let Some(tallies) = tallies.as_deref_mut() {

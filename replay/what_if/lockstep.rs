@@ -2,6 +2,7 @@
 
 use super::ahead::{Ahead, servers};
 use super::facts::{self, Facts, Stage};
+use super::logged::{Baseline, Logged};
 use super::rounds::{self, Apart};
 use super::series::Series;
 use super::tally::Tallies;
@@ -10,11 +11,10 @@ use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::settings::{Candidate, CandidateError};
 use sha2::{Digest, Sha256};
 use weir_kernel::{
-    AdminAction, Cancelled, Ended, Event, Input, KERNEL_BEHAVIOUR, Micros, Policy, PolicyChange, RequestId,
-    State, Step, Termination, decide, fold,
+    AdminAction, Cancelled, Ended, Event, Input, Micros, Policy, PolicyChange, RequestId, State, Step,
+    Termination,
 };
 use weir_log::SegmentError;
-use weir_log::describe::event_text;
 use weir_log::reader::Bound;
 
 /// What is asked.
@@ -65,19 +65,6 @@ pub struct Answer {
     pub series: (Series, Series),
 }
 
-/// Does this version decide as the log says, under the logged settings? Else no candidate can be trusted.
-#[derive(Clone, Debug, Default)]
-pub struct Baseline {
-    /// Steps decided again.
-    pub steps: u64,
-    /// Those that were decided otherwise.
-    pub otherwise: u64,
-    /// The first of them: sequence, as logged, as decided now.
-    pub first: Option<(u64, Vec<String>, Vec<String>)>,
-    /// Steps that another version of the kernel decided: not compared.
-    pub foreign: u64,
-}
-
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World")
@@ -91,16 +78,13 @@ struct Lockstep<'a, I> {
     question: &'a Question<'a>,
     model: &'a PoolModel,
     ahead: Ahead<I>,
-    logged: State,
+    logged: Logged,
     facts: Facts,
     pool: Pool,
     requested: Micros,
     worlds: Vec<World>,
     answer: Answer,
     before: Micros,
-    /// Decided again under the logged settings.
-    again: Option<State>,
-    behaviour: u32,
 }
 
 /// Runs the candidates beside the log, whose steps come after `state`.
@@ -133,15 +117,13 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         question,
         model,
         ahead: Ahead::new(steps, pool.clone()),
-        logged: state,
-        facts: Facts::new(),
+        logged: Logged::new(state),
+        facts: Facts::default(),
         pool,
         requested: Micros::ZERO,
         worlds: Vec::new(),
         answer,
         before: Micros::ZERO,
-        again: None,
-        behaviour: KERNEL_BEHAVIOUR,
     };
     let mut done = 0_u64;
     while let Some(step) = run.ahead.step() {
@@ -155,12 +137,15 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         }
     }
     run.answer.damaged = run.ahead.failed();
-    run.answer.logged_policy = run.logged.policy().clone();
+    run.answer.baseline = run.logged.baseline().clone();
+    run.answer.logged_policy = run.logged.state().policy().clone();
     for world in &mut run.worlds {
         world.finish(&run.facts);
     }
-    run.answer.policy =
-        run.worlds.first().map_or_else(|| run.logged.policy().clone(), |w| w.state().policy().clone());
+    run.answer.policy = run
+        .worlds
+        .first()
+        .map_or_else(|| run.logged.state().policy().clone(), |w| w.state().policy().clone());
     run.answer.worlds = run.worlds;
     Ok(run.answer)
 }
@@ -174,7 +159,7 @@ fn change(policy: Policy) -> PolicyChange {
 impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
     fn sight<'s>(&'s self, step: Option<&'s Step>) -> Sight<'s> {
         Sight {
-            logged: &self.logged,
+            logged: self.logged.state(),
             facts: &self.facts,
             pool: &self.pool,
             known: self.ahead.known(),
@@ -198,7 +183,7 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         for world in &mut worlds {
             world.run_parted(&self.sight(None), step.at);
             if world.is_coupled() {
-                world.shares.lease_exact += self.logged.in_flight() * step.at.since(self.before).0;
+                world.shares.lease_exact += self.logged.state().in_flight() * step.at.since(self.before).0;
             }
         }
         let touched = self.fold(&step, within);
@@ -219,13 +204,14 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         }
         self.forget(&mut worlds, &touched);
         if within && self.question.series {
-            self.answer.series.0.note(step.at, &self.logged, false);
+            self.answer.series.0.note(step.at, self.logged.state(), false);
             if let Some(world) = worlds.first() {
                 self.answer.series.1.note(step.at, world.state(), !world.is_coupled());
             }
         }
         self.worlds = worlds;
         self.before = step.at;
+        self.logged.keep(step);
         Ok(())
     }
 
@@ -233,8 +219,8 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
     fn begin(&mut self, step: &Step) -> Result<(), CandidateError> {
         self.answer.range.0 = step.seq;
         self.answer.times.0 = step.at;
-        let first = self.logged.policy().clone();
-        let candidate = match (&step.input, self.logged.seq()) {
+        let first = self.logged.state().policy().clone();
+        let candidate = match (&step.input, self.logged.state().seq()) {
             // Before the first settings there is nothing to change.
             (Input::Started(_), 0) => first.clone(),
             _ => self.question.candidate.resolve(&first, self.question.pool)?,
@@ -244,11 +230,21 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             let drift =
                 if n == 0 { 1.0 } else { 1.0 + self.model.quality.drift * Draw::new(seed, 3).normal() };
             let list = self.question.list && n == 0;
-            let mut world =
-                World::new(self.logged.clone(), &self.facts, seed, Drift(drift.clamp(0.5, 2.0)), list);
+            let mut world = World::new(
+                self.logged.state().clone(),
+                &self.facts,
+                seed,
+                Drift(drift.clamp(0.5, 2.0)),
+                list,
+            );
             if candidate != first {
                 let sight = self.sight(None);
-                world.feed(&sight, self.logged.now(), Input::PolicyChanged(change(candidate.clone())), None);
+                world.feed(
+                    &sight,
+                    self.logged.state().now(),
+                    Input::PolicyChanged(change(candidate.clone())),
+                    None,
+                );
             }
             if self.question.options.detached {
                 world.detach(&self.sight(None));
@@ -274,10 +270,7 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             (self.answer.range.1, self.answer.times.1) = (step.seq, step.at);
             self.answer.arrivals += u64::from(matches!(step.input, Input::Arrived(_)));
         }
-        if within {
-            self.baseline(step);
-        }
-        fold(&mut self.logged, step);
+        self.logged.take(step, within);
         let keep = self.question.options.retry.is_some();
         let tallies = within.then_some(&mut self.answer.logged);
         let touched = facts::take(&mut self.facts, tallies, step, keep);
@@ -285,31 +278,6 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             self.requested = observation.requested_at;
         }
         touched
-    }
-
-    /// Decides the step again under the logged settings, from the logged state before it.
-    fn baseline(&mut self, step: &Step) {
-        if let Input::Started(started) = &step.input {
-            self.behaviour = started.kernel_behaviour;
-        }
-        let found = &mut self.answer.baseline;
-        if self.behaviour != KERNEL_BEHAVIOUR {
-            found.foreign += 1;
-            self.again = None;
-            return;
-        }
-        let mut again = self.again.take().unwrap_or_else(|| self.logged.clone());
-        let events = decide(&mut again, step.at, &step.input);
-        found.steps += 1;
-        if events == step.events {
-            self.again = Some(again);
-            return;
-        }
-        found.otherwise += 1;
-        if found.first.is_none() {
-            let texts = |events: &[Event]| events.iter().map(event_text).collect::<Vec<_>>();
-            found.first = Some((step.seq, texts(&step.events), texts(&events)));
-        }
     }
 
     /// The model's pool hears of the logged course.

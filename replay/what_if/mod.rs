@@ -5,6 +5,7 @@ mod chart;
 mod command;
 mod facts;
 mod lockstep;
+mod logged;
 mod page;
 mod pending;
 mod print;
@@ -16,7 +17,7 @@ mod world;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use command::{Args, WhatIfError, answer, pools, run as command};
+pub use command::{Args, WhatIfError, answer, run as command};
 pub use facts::{Course, Fact, Facts, Stage, subject, take};
 pub use lockstep::{Answer, Question, run};
 pub use print::changes;

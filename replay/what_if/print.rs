@@ -277,13 +277,13 @@ fn changed(world: &World) -> io::Result<()> {
     let Some(all) = &world.changed else { return Ok(()) };
     say!("requests whose fate changes: {}", all.len())?;
     for one in all {
-        let flow = &one.group;
+        let (band, flow) = &one.group.flow;
         say!(
             "  {} ({}) {} @ {}: {} -> {}",
             RequestId(one.id),
             one.caller_id,
-            flow.flow,
-            flow.band,
+            flow,
+            band,
             fate(one, false),
             fate(one, true)
         )?;
@@ -363,7 +363,7 @@ pub fn json(pool: &str, candidate: &Candidate, answer: &Answer, model: &PoolMode
     let list = world.changed.as_ref().map(|all| {
         let one = |one: &Changed| {
             json!({
-                "request": one.id, "requestId": one.caller_id, "flow": one.group.flow, "priority": one.group.band,
+                "request": one.id, "requestId": one.caller_id, "flow": one.group.flow.1, "priority": one.group.band(),
                 "logged": fate(one, false), "candidate": fate(one, true),
             })
         };

@@ -96,12 +96,34 @@ impl Tally {
 /// To which rows a request belongs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Its band, once that is known.
-    pub band: i32,
-    /// Its fairness id.
-    pub flow: String,
+    /// Its band, once that is known, and its fairness id.
+    pub flow: (i32, String),
     /// Its objective.
     pub objective: String,
+}
+
+impl Group {
+    /// Its band, once that is known.
+    pub const fn band(&self) -> i32 {
+        self.flow.0
+    }
+}
+
+/// The row of what is not told apart any more.
+const OTHERS: &str = "(others)";
+
+/// Counts in a row; one that is there already is found without a copy of its key.
+fn in_row<K: Ord + Clone>(
+    rows: &mut BTreeMap<K, Tally>,
+    key: &K,
+    others: impl FnOnce() -> K,
+    f: impl FnOnce(&mut Tally),
+) {
+    if let Some(tally) = rows.get_mut(key) {
+        return f(tally);
+    }
+    let full = rows.len() >= TOLD_APART;
+    f(rows.entry(if full { others() } else { key.clone() }).or_default());
 }
 
 /// All rows.
@@ -120,13 +142,10 @@ pub struct Tallies {
 impl Tallies {
     fn each(&mut self, group: &Group, mut f: impl FnMut(&mut Tally)) {
         f(&mut self.all);
-        f(self.bands.entry(group.band).or_default());
-        let flow = (group.band, group.flow.clone());
-        let full = self.flows.len() >= TOLD_APART && !self.flows.contains_key(&flow);
-        f(self.flows.entry(if full { (group.band, "(others)".to_owned()) } else { flow }).or_default());
-        let name = &group.objective;
-        let full = self.objectives.len() >= TOLD_APART && !self.objectives.contains_key(name);
-        f(self.objectives.entry(if full { "(others)".to_owned() } else { name.clone() }).or_default());
+        let band = group.band();
+        f(self.bands.entry(band).or_default());
+        in_row(&mut self.flows, &group.flow, || (band, OTHERS.to_owned()), &mut f);
+        in_row(&mut self.objectives, &group.objective, || OTHERS.to_owned(), &mut f);
     }
 
     /// So many requests left the queue so (or never came into it).
@@ -181,7 +200,7 @@ mod tests {
     fn many_flows_share_a_row() {
         let mut all = Tallies::default();
         for n in 0..2_000 {
-            let group = Group { band: 0, flow: format!("flow-{n}"), objective: String::new() };
+            let group = Group { flow: (0, format!("flow-{n}")), objective: String::new() };
             all.outcome(&group, Outcome::Dispatched, None, Micros(5), 1);
         }
         assert!(all.flows.len() <= TOLD_APART + 1);

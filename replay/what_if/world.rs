@@ -5,7 +5,7 @@ use super::facts::{Course, Facts, Stage, count, subject};
 use super::pending::{Due, Pending};
 use super::tally::{Group, Tallies};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
-use std::collections::{HashMap, HashSet};
+use crate::numbers::{Numbers, Table};
 use weir_kernel::{Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, step};
 use weir_log::describe::{event_text, input_kind, input_text};
 
@@ -44,7 +44,7 @@ pub struct Sight<'a> {
     /// The model's pool under the logged course.
     pub pool: &'a Pool,
     /// Services ahead.
-    pub known: &'a HashMap<RequestId, Known>,
+    pub known: &'a Table<RequestId, Known>,
     /// The model.
     pub model: &'a PoolModel,
     /// The options.
@@ -119,16 +119,16 @@ pub(super) struct Parted {
     pub(super) pool: Pool,
     pub(super) pending: Pending,
     /// What model and log know of a running request's tokens.
-    pub(super) tokens: HashMap<u64, u32>,
+    pub(super) tokens: Table<u64, u32>,
 }
 
 /// One run.
 pub struct World {
     pub(super) state: State,
-    pub(super) requests: HashMap<u64, Mine>,
-    pub(super) by_own: HashMap<RequestId, u64>,
+    pub(super) requests: Table<u64, Mine>,
+    pub(super) by_own: Table<RequestId, u64>,
     pub(super) parted: Option<Parted>,
-    differing: HashSet<u64>,
+    differing: Numbers<u64>,
     drift: Drift,
     pub(super) seed: u64,
     /// What came out.
@@ -162,7 +162,7 @@ impl World {
             requests: facts.iter().map(mine).collect(),
             by_own: facts.keys().map(|id| (RequestId(*id), *id)).collect(),
             parted: None,
-            differing: HashSet::new(),
+            differing: Numbers::default(),
             drift,
             seed,
             tallies: Tallies::default(),
@@ -172,7 +172,7 @@ impl World {
             changed: list.then(Vec::new),
             settled: Vec::new(),
             retries: 0,
-            extra: Facts::new(),
+            extra: Facts::default(),
         }
     }
 
@@ -216,15 +216,8 @@ impl World {
             mine.course.take(done.at, event);
             let tokens = self.parted.as_ref().and_then(|parted| parted.tokens.get(&id)).copied();
             let tokens = tokens.or_else(|| Some(sight.known.get(&RequestId(id))?.usage?.completion));
-            if let Some(fact) = sight.facts.get(&id).or_else(|| self.extra.get(&id)) {
-                let mut group = fact.group.clone();
-                if let Event::Enqueued(weir_kernel::Enqueued { priority, .. })
-                | Event::Rejected(weir_kernel::Rejected { priority, .. }) = event
-                {
-                    group.band = *priority;
-                }
-                count(&mut self.tallies, &group, &mine.course, event, tokens.unwrap_or(0));
-            }
+            let course = mine.course;
+            self.count(sight, id, &course, event, tokens.unwrap_or(0));
             about.push((id, event));
         }
         for id in about.iter().map(|(id, _)| id).chain(moved) {
@@ -243,10 +236,31 @@ impl World {
         }
     }
 
+    /// Counts an event about a request in the rows that it belongs to here.
+    fn count(&mut self, sight: &Sight<'_>, id: u64, course: &Course, event: &Event, tokens: u32) {
+        let band = match event {
+            Event::Enqueued(e) => Some(e.priority),
+            Event::Rejected(e) => Some(e.priority),
+            _ => None,
+        };
+        if let (Some(band), Some(extra)) = (band, self.extra.get_mut(&id)) {
+            extra.group.flow.0 = band;
+        }
+        let Some(fact) = sight.facts.get(&id).or_else(|| self.extra.get(&id)) else { return };
+        match band.filter(|band| *band != fact.group.band()) {
+            None => count(&mut self.tallies, &fact.group, course, event, tokens),
+            Some(band) => {
+                let mut group = fact.group.clone();
+                group.flow.0 = band;
+                count(&mut self.tallies, &group, course, event, tokens);
+            }
+        }
+    }
+
     /// Arrivals that are refused together.
     fn together(&mut self, done: &Step, event: &Event) {
         let (Event::RejectedMany(e), Input::ArrivedMany(many)) = (event, &done.input) else { return };
-        let group = Group { band: many.priority, flow: "(refused together)".to_owned(), ..Group::default() };
+        let group = Group { flow: (many.priority, "(refused together)".to_owned()), ..Group::default() };
         self.tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
         match self.parted {
             None => self.shares.exact += many.count,
@@ -305,7 +319,7 @@ impl World {
         let mut pool = sight.pool.clone();
         pool.drift(self.drift);
         pool.advance(done.at, &mut |_| {});
-        let mut parted = Parted { pool, pending: Pending::default(), tokens: HashMap::new() };
+        let mut parted = Parted { pool, pending: Pending::default(), tokens: Table::default() };
         // Those that this very step admits are given to the model as its events are taken.
         let before: Vec<(u64, Micros)> = self
             .requests
@@ -346,7 +360,7 @@ impl World {
             parted.tokens.insert(id, tokens);
             return (known.work, known.ran);
         }
-        let priority = fact.map_or(0, |fact| fact.group.band);
+        let priority = fact.map_or(0, |fact| fact.group.band());
         let drawn = || sight.model.draw_tokens(priority, prompt, &mut Draw::new(self.seed, id));
         let tokens = nominal.map_or_else(drawn, |usage| usage.completion.max(1));
         parted.tokens.insert(id, tokens);

@@ -7,18 +7,23 @@ use std::time::SystemTime;
 /// What it is built from.
 const SOURCES: [&str; 4] = ["src/kernel", "src/log", "migrations", "replay"];
 
-/// The verdict must be that every decision follows from its input. Where the binary is not there, or older than its
-/// sources, that is said loudly: `cargo test --workspace` builds it.
+/// The verdict must be that every decision follows from its input.
 pub fn verify(data: &Path) {
-    let binary = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-replay");
-    let Some(built) = modified(&binary).filter(|built| *built >= newest()) else {
-        eprintln!("SKIPPED: weir-replay verify: {} is not built from these sources", binary.display());
-        return;
-    };
+    let Some(binary) = binary() else { return };
     let output = Command::new(&binary).arg("verify").arg("--data").arg(data).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "built {built:?}: {told}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
     println!("{}", told.trim_end());
+}
+
+/// `weir-replay`. Where it is not there, or older than its sources, that is said loudly: `cargo test --workspace` builds it.
+pub fn binary() -> Option<PathBuf> {
+    let binary = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-replay");
+    let found = modified(&binary).filter(|built| *built >= newest()).map(|_| binary.clone());
+    if found.is_none() {
+        eprintln!("SKIPPED: weir-replay: {} is not built from these sources", binary.display());
+    }
+    found
 }
 
 fn modified(file: &Path) -> Option<SystemTime> {

@@ -161,7 +161,7 @@ fn revoked(issued: &BTreeMap<u64, RequestId>, request: RequestId) {
 
 #[test]
 fn a_kill_between_a_revocation_and_its_confirmation_ends_each_once_and_the_gate_opens_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let mut audit = Audit::new(dir.path());
     let mut service = Service::start(dir.path(), &settings(Then::after(0)));
     for round in 0..ROUNDS {

@@ -10,6 +10,8 @@ mod client;
 mod duplex;
 mod evict;
 mod faults;
+#[path = "../kept/mod.rs"]
+mod kept;
 mod light;
 mod many;
 mod modes;

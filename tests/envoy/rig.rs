@@ -1,6 +1,7 @@
 //! Envoy, Weir and an upstream, each on ports of its own, ended with the test.
 
 use crate::client::{Connection, PATIENCE, Reply};
+use crate::kept::Kept;
 use crate::upstream::Upstream;
 use serde_json::{Value, json};
 use std::fs;
@@ -8,7 +9,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Where Envoy is, if it is anywhere.
 fn envoy() -> Option<PathBuf> {
@@ -52,10 +52,10 @@ pub struct Rig {
     pub weir: SocketAddr,
     pub grpc: SocketAddr,
     admin: SocketAddr,
-    dir: TempDir,
     service: Option<Running>,
     _envoy: Running,
     listeners: Vec<(String, SocketAddr)>,
+    dir: Kept,
 }
 
 impl Rig {
@@ -68,7 +68,7 @@ impl Rig {
             );
             return None;
         };
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::kept::tempdir().unwrap();
         let upstream = Upstream::start().await;
         fs::write(dir.path().join("weir.yaml"), settings(&setup)).unwrap();
         let free: SocketAddr = "127.0.0.1:0".parse().unwrap();

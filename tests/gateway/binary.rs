@@ -1,6 +1,7 @@
 //! Goal: the binary starts, says what holds, takes other settings while it runs, and stops in order.
 
 use crate::harness::{PATIENCE, Reply, call};
+use crate::kept::Kept;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -8,14 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 /// A running `weir serve` with a pushed saturation.
 pub struct Served {
     pub child: Child,
     pub addr: SocketAddr,
-    pub dir: TempDir,
+    pub dir: Kept,
     pub lines: Receiver<String>,
 }
 
@@ -27,11 +27,11 @@ pub fn settings(weir: &str, flow_control: &str) -> String {
 
 impl Served {
     pub fn start(settings: &str) -> Served {
-        Served::start_in(tempfile::tempdir().unwrap(), settings, &[])
+        Served::start_in(crate::kept::tempdir().unwrap(), settings, &[])
     }
 
     /// In a directory that may hold more than the settings, which is where it runs.
-    pub fn start_in(dir: TempDir, settings: &str, more: &[&str]) -> Served {
+    pub fn start_in(dir: Kept, settings: &str, more: &[&str]) -> Served {
         std::fs::write(dir.path().join("weir.yaml"), settings).unwrap();
         let (child, addr, lines) = spawn(dir.path(), more);
         Served { child, addr, dir, lines }
@@ -329,7 +329,7 @@ async fn settings_change_while_it_runs() {
 /// Settings that are not valid stop the start; so does a port that is taken.
 #[test]
 fn c089_a_start_that_cannot_be_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let file = dir.path().join("weir.yaml");
     std::fs::write(&file, "flowControl: {defaultRequestTtl: 5s}\n").unwrap();
     let run = |listen: &str, file: Option<&PathBuf>| {

@@ -1,5 +1,6 @@
 //! A gateway over real engines in memory, on a port of its own, and a plain HTTP/1.1 client that shows everything.
 
+use crate::kept::KeptMemory;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use weir::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, Place, PoolOptions
 use weir::gateway::{Gateway, History, Options, PoolFace};
 use weir::observer::{Feed, Observer, ObserverOptions, ScrapeOptions};
 use weir_kernel::{Detector, Micros, Policy};
+use weir_log::memory::MemoryDisk;
 
 /// What is waited for comes within this, or the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +40,7 @@ pub struct World {
     engine: Engine,
     closing: watch::Sender<bool>,
     server: JoinHandle<()>,
+    kept: Option<KeptMemory>,
 }
 
 impl World {
@@ -47,8 +50,11 @@ impl World {
     }
 
     pub async fn start(setups: BTreeMap<&str, Setup>, options: Options) -> World {
-        let place = Place::Memory(weir_log::memory::MemoryDisk::new());
-        World::deciding(setups, options, place, weir_kernel::decide).await
+        let disk = MemoryDisk::new();
+        let place = Place::Memory(disk.clone());
+        let mut world = World::deciding(setups, options, place, weir_kernel::decide).await;
+        world.kept = Some(KeptMemory(disk));
+        world
     }
 
     /// With another kernel in place of ours, which may have a fault.
@@ -90,7 +96,7 @@ impl World {
         let addr = listener.local_addr().unwrap();
         let (closing, closed) = watch::channel(false);
         let server = tokio::spawn(weir::gateway::serve(Arc::clone(&gateway), listener, closed));
-        World { addr, gateway, engine, closing, server }
+        World { addr, gateway, engine, closing, server, kept: None }
     }
 
     /// Stops in order: the engine first, then the listener.

@@ -13,6 +13,8 @@ mod flood;
 mod graphql;
 mod harness;
 mod heads;
+#[path = "../kept/mod.rs"]
+mod kept;
 mod observe;
 mod poison;
 mod pools;

@@ -17,7 +17,7 @@ fn faulty(state: &mut State, at: Micros, input: &Input) -> Vec<Event> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_makes_the_kernel_fail_is_kept_aside_and_refused_from_then_on() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let setups = || BTreeMap::from([("a", pushed(|_| ())), ("b", pushed(|_| ()))]);
     let place = || Place::Directory(dir.path().to_owned());
     let world = World::deciding(setups(), Options::default(), place(), faulty).await;

@@ -223,7 +223,8 @@ async fn an_empty_file_is_no_reload() {
 
 #[test]
 fn a_file_that_is_empty_at_the_start_is_said_to_be() {
-    let mut served = Served::start_in(tempfile::tempdir().unwrap(), "# none\n", &["--listen", "127.0.0.1:0"]);
+    let mut served =
+        Served::start_in(crate::kept::tempdir().unwrap(), "# none\n", &["--listen", "127.0.0.1:0"]);
     served.said("nothing stands in the file: the built-in defaults hold");
     served.signal("TERM");
     assert_eq!(served.ended(), Some(0));
@@ -232,7 +233,7 @@ fn a_file_that_is_empty_at_the_start_is_said_to_be() {
 /// Callers that are bound to pools that are not there are named; an empty tokens file is refused, whenever it is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tokens_file_has_something_in_it_and_its_pools_are_there() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let file = dir.path().join("tokens.yaml");
     let token = |pool: &str| {
         let digest = weir::gateway::auth::Digest::of(b"weir_reader");

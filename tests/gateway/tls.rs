@@ -3,6 +3,7 @@
 
 use crate::binary::{Served, replace, settings};
 use crate::harness::PATIENCE;
+use crate::kept::Kept;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
@@ -15,7 +16,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -122,7 +122,7 @@ impl Client {
 
 const TLS: &str = "cert: cert.pem, key: key.pem";
 
-fn served(dir: TempDir, tls: &str, auth: &str, more: &[&str]) -> Served {
+fn served(dir: Kept, tls: &str, auth: &str, more: &[&str]) -> Served {
     let text =
         settings(&format!("{{drainTimeout: 0s, gateway: {{headTimeout: 60s, tls: {{{tls}}}}}, {auth}}}"), "");
     Served::start_in(dir, &text, more)
@@ -140,7 +140,7 @@ fn token(args: &[&str]) -> (String, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_serves_over_tls_and_takes_other_certificates_while_it_runs() {
     let (ca, next) = (authority(), authority());
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     write_server(dir.path(), &ca, "weir.test");
     let mut served = served(dir, &format!("{TLS}, handshakeTimeout: 4s"), "", &[]);
     served.said("listens on https://127.0.0.1:");
@@ -180,7 +180,7 @@ async fn it_serves_over_tls_and_takes_other_certificates_while_it_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_of_the_authority_may_do_everything_where_there_are_no_tokens() {
     let (ca, other) = (authority(), authority());
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     write_server(dir.path(), &ca, "weir.test");
     std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
     // Whoever is asked who it is may come from afar.
@@ -202,7 +202,7 @@ async fn certificates_of_the_authority_may_do_everything_where_there_are_no_toke
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_in_certificates_and_tokens_have_their_scopes_over_http_and_grpc() {
     let ca = authority();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     write_server(dir.path(), &ca, "weir.test");
     std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
     let (reader, reader_entry) = token(&["--name", "reader", "--scope", "read"]);
@@ -275,7 +275,7 @@ async fn served_queue(served: &Served, ca: &Authority, reader: &str) -> u64 {
 /// Beyond loopback somebody is asked who it is, or it is meant and said.
 #[test]
 fn beyond_loopback_nobody_is_let_in_unasked() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["serve", "--listen", "0.0.0.0:0", "--data", "data"])
         .current_dir(dir.path())
@@ -289,7 +289,7 @@ fn beyond_loopback_nobody_is_let_in_unasked() {
     assert!(!dir.path().join("data").exists(), "nothing was opened");
     for _start in 0..2 {
         let mut served = Served::start_in(
-            tempfile::tempdir().unwrap(),
+            crate::kept::tempdir().unwrap(),
             &settings("{}", ""),
             &["--listen", "0.0.0.0:0", "--insecure"],
         );
@@ -303,7 +303,7 @@ fn beyond_loopback_nobody_is_let_in_unasked() {
 /// Nobody is left alone with the door open: a reload that would do so is refused.
 #[test]
 fn a_reload_does_not_open_the_door() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     std::fs::write(dir.path().join("tokens.yaml"), "tokens: []").unwrap();
     let with = settings("{auth: {tokensFile: tokens.yaml}}", "");
     let served = Served::start_in(dir, &with, &["--listen", "0.0.0.0:0"]);
@@ -316,7 +316,7 @@ fn a_reload_does_not_open_the_door() {
 #[test]
 fn the_log_of_a_running_server_takes_a_token() {
     let (secret, entry) = token(&["--name", "reader", "--scope", "read"]);
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     std::fs::write(dir.path().join("tokens.yaml"), format!("tokens:\n{entry}")).unwrap();
     let served = Served::start_in(dir, &settings("{auth: {tokensFile: tokens.yaml}}", ""), &[]);
     let cat = |scheme: &str, token: Option<&str>| {
@@ -348,7 +348,7 @@ fn the_log_of_a_running_server_takes_a_token() {
 
 #[test]
 fn token_files_are_checked_and_tokens_are_never_shown_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let file = dir.path().join("tokens.yaml");
     let (secret, entry) = token(&["--name", "n", "--scope", "admit", "--max-priority", "-2", "--pool", "p"]);
     assert!(

@@ -51,7 +51,7 @@ async fn waves(waves: usize, many: usize) {
         ),
         "defaultRequestTTL: 10m, priorityBands: [{priority: 0, maxRequests: 20000}]",
     );
-    let mut served = Served::start_in(tempfile::tempdir().unwrap(), &text, &[]);
+    let mut served = Served::start_in(crate::kept::tempdir().unwrap(), &text, &[]);
     saturate(&served).await;
     let before = memory(&served, "VmRSS");
     println!("before: {before} MiB");

@@ -124,7 +124,7 @@ fn requests() -> usize {
 
 #[test]
 fn counters_equal_the_log_after_kills() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let mut answered = 0;
     for run in 0..3 {
         let weir = Weir::start(dir.path(), SETTINGS, &[], &[]);

@@ -10,7 +10,7 @@ const SETTINGS: &str = "flowControl: {enableEviction: true, maxRequests: '10', m
 
 /// The exposition of a service with everything on, in this form.
 fn exposition(accept: &str) -> String {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     // Nobody is there, which is all the same to the names.
     let otel = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9".to_owned())];
     let weir = Weir::start(dir.path(), SETTINGS, &[], &otel);
@@ -94,7 +94,7 @@ fn dashboards_are_readable_and_every_panel_asks_something() {
             })
             .collect();
         let rules = serde_json::json!({"groups": [{"name": "panels", "rules": rules}]}).to_string();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::kept::tempdir().unwrap();
         let path = dir.path().join("panels.yaml");
         std::fs::write(&path, rules).unwrap();
         if let Some(output) = tool("promtool", &["check", "rules", path.to_str().unwrap()], b"") {

@@ -5,6 +5,8 @@
 mod counters;
 mod deploy;
 mod figures;
+#[path = "../kept/mod.rs"]
+mod kept;
 mod openapi;
 mod pseudonyms;
 #[path = "../traces/rig.rs"]

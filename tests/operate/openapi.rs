@@ -44,7 +44,7 @@ fn the_document_has_every_route_and_no_other() {
 
 #[test]
 fn every_operation_is_served_and_no_other_method_is() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let weir = Weir::start(dir.path(), "", &[], &[]);
     for (path, methods) in documented() {
         let at = path.replace("{pool}", "default").replace("{id}", "default-999999");

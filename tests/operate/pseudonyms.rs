@@ -27,7 +27,7 @@ fn holds(all: &[u8], what: &str) -> bool {
 
 #[test]
 fn the_log_holds_nobodys_names_and_the_key_leads_back() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let key = dir.path().join("key");
     fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
     let settings = format!(

@@ -8,6 +8,8 @@ mod h2c;
 #[path = "../gateway/harness.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway")]
 mod harness;
+#[path = "../kept/mod.rs"]
+mod kept;
 mod openai;
 mod passing;
 mod raw;

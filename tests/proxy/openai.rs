@@ -3,6 +3,7 @@
 //! The client is the package `openai` of PyPI. Where it is missing these tests are skipped, and say so.
 
 use crate::harness::{PATIENCE, call};
+use crate::kept::Kept;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +11,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// A Python that has the package, if there is one.
 fn python() -> Option<PathBuf> {
@@ -43,7 +43,7 @@ impl Drop for Running {
 struct Stack {
     addr: SocketAddr,
     urls: Vec<String>,
-    _dir: TempDir,
+    _dir: Kept,
     _pool: Running,
     _weir: Running,
 }
@@ -51,7 +51,7 @@ struct Stack {
 impl Stack {
     /// So many servers with these arguments, and the service before them with these settings.
     fn start(servers: usize, simpool: &[&str], settings: &str) -> Stack {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = crate::kept::tempdir().unwrap();
         let weir = env!("CARGO_BIN_EXE_weir");
         let mut pool = Command::new(weir)
             .args(["simpool", "--json", "--endpoints", &servers.to_string()])

@@ -7,6 +7,8 @@ mod client;
 #[path = "../gateway/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+#[path = "../kept/mod.rs"]
+mod kept;
 mod leases;
 mod peers;
 mod restart;

@@ -41,7 +41,7 @@ async fn tickets(service: &Service) -> Vec<String> {
 /// Must hold: none is lost, none is admitted twice, and their order is that in which they were queued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_tickets_survive_a_kill_and_are_admitted_in_order() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let settings = settings("drainTimeout: 0s, ticketTimeout: 1h");
     let service = Service::start(dir.path(), &settings);
     service.pool_is(2.0).await;
@@ -121,7 +121,7 @@ async fn asks(connection: &mut Connection, key: &str) {
 
 #[tokio::test]
 async fn callers_that_come_back_with_their_key_take_up_where_they_were() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let settings = settings("drainTimeout: 0s, resumeWindow: 12s");
     let service = Service::start(dir.path(), &settings);
     service.pool_is(2.0).await;
@@ -201,7 +201,7 @@ async fn callers_that_come_back_with_their_key_take_up_where_they_were() {
 /// A stop waits for streams that run, and tells those that do not end in time.
 #[tokio::test]
 async fn c144_a_stop_waits_for_streams() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let service = Service::start(dir.path(), &settings("drainTimeout: 60s"));
     service.pool_is(0.0).await;
     let mut stream = Events::open(service.addr, NDJSON, &[], "{}").await;
@@ -230,7 +230,7 @@ async fn c144_a_stop_waits_for_streams() {
 /// A ticket outlives an orderly stop as well, and its holder hears that it must come back.
 #[tokio::test]
 async fn a_ticket_outlives_a_stop() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let settings = settings("drainTimeout: 100ms");
     let service = Service::start(dir.path(), &settings);
     service.pool_is(2.0).await;

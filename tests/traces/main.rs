@@ -2,6 +2,8 @@
 //! Method: the binary, and `oteltap` (HTTP) and `rotel` (gRPC) as receivers, each a process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../kept/mod.rs"]
+mod kept;
 mod rig;
 
 use rig::{Receiver, Weir, from_log, line_with, until, whole};
@@ -36,7 +38,7 @@ fn attribute<'v>(span: &'v Value, name: &str) -> &'v Value {
 /// It waits for a pool that is empty, is admitted when that changes, and is taken back for another one.
 #[test]
 fn a_request_that_waited_and_was_revoked_is_told_whole_and_its_log_tells_the_same() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let weir = Weir::start(dir.path(), SETTINGS, &[], &http(&receiver));
     weir.pool_is(0, 0.0);
@@ -95,7 +97,7 @@ fn a_request_that_waited_and_was_revoked_is_told_whole_and_its_log_tells_the_sam
 
 #[test]
 fn a_request_that_outlives_a_kill_has_the_spans_of_its_log() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let weir = Weir::start(dir.path(), SETTINGS, &[], &http(&receiver));
     weir.pool_is(1, 0.1);
@@ -116,7 +118,7 @@ fn a_request_that_outlives_a_kill_has_the_spans_of_its_log() {
 
 #[test]
 fn what_the_caller_did_not_sample_is_not_exported() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let weir = Weir::start(dir.path(), SETTINGS, &[], &http(&receiver));
     weir.pool_is(1, 0.1);
@@ -165,7 +167,7 @@ fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
 
 #[test]
 fn the_model_server_is_told_of_the_lease_as_its_parent() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let (port, heads) = server();
     let upstream = format!("http://127.0.0.1:{port}");
@@ -196,7 +198,7 @@ fn the_model_server_is_told_of_the_lease_as_its_parent() {
 
 #[test]
 fn spans_travel_over_grpc() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::rotel(dir.path()) else { return };
     let endpoint = format!("http://127.0.0.1:{}", receiver.port);
     let otel = [
@@ -226,7 +228,7 @@ fn spans_travel_over_grpc() {
 
 #[test]
 fn variables_that_are_not_allowed_are_named_at_the_start() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = kept::tempdir().unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(dir.path().join("data"))
