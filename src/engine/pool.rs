@@ -243,7 +243,7 @@ impl Pool {
                 return false;
             }
             if std::mem::take(&mut lanes.poked) {
-                self.take_along(&mut lanes);
+                self.take_along_if_due(&mut lanes);
                 return true;
             }
             let looks = lanes.looks_due(!self.may_build());
@@ -261,7 +261,7 @@ impl Pool {
             let gathers_until = self.gathers_until();
             let built = !self.building.is_empty() || self.flood.has_aside();
             if gathers_until.is_none() && built && self.flights.len() < FLIGHTS_MAX {
-                self.take_along(&mut lanes);
+                self.take_along_if_due(&mut lanes);
                 return true;
             }
             // What comes in while a batch gathers is decided by the handful.
@@ -272,7 +272,7 @@ impl Pool {
                 span = self.next_wake(lanes.refused > 0).map(|deadline| shared.clock.until(deadline));
                 let due = span == Some(Some(Duration::ZERO)) || self.is_due(lanes.refused > 0);
                 if waiting >= handful || self.failing_since.is_some() || due {
-                    self.take_along(&mut lanes);
+                    self.take(&mut lanes);
                     return true;
                 }
             }
@@ -283,11 +283,15 @@ impl Pool {
         }
     }
 
-    /// Takes those who wait, if more may be decided: in every turn, whatever it is for. Where one deadline or one batch
-    /// follows another there would else be no turn for less than a handful.
-    fn take_along(&mut self, lanes: &mut Lanes) {
-        if self.may_build() {
-            lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
+    fn take(&mut self, lanes: &mut Lanes) {
+        lanes.take(&mut self.messages, MESSAGES_PER_TURN, &mut self.arriving, ARRIVALS_PER_TURN);
+    }
+
+    /// In a turn that a deadline will have a step in, whatever the turn is for, those who wait come first: where one
+    /// deadline follows another there would else be no turn for less than a handful.
+    fn take_along_if_due(&mut self, lanes: &mut Lanes) {
+        if self.may_build() && self.is_due(lanes.refused > 0) {
+            self.take(lanes);
         }
     }
 

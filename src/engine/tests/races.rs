@@ -154,25 +154,23 @@ fn c021_callers_that_leave_at_any_moment_leave_nothing_behind() {
 
 #[test]
 fn who_comes_while_one_deadline_follows_another_is_decided_between_them() {
-    // So many that more are left when the log takes the first large batch: one step ends 64.
+    // So many that more are left when the log takes what it holds up: one step ends 64.
     const QUEUED: usize = 64 * 70;
     let rig = Setup::policy(pushed_policy()).start();
     rig.open_pool(2_000_000);
     let waiting: Vec<_> = (0..QUEUED).map(|n| rig.admit(&format!("q{n}"))).collect();
     wait("everybody queued", || rig.peek(|state| state.queued()) == QUEUED as u64);
-    // Once a large batch, after which others gather, goes to the log, one more comes.
-    let (late, came) = (rig.arrival("late"), Arc::new(Mutex::new(None)));
-    let (seen, pool) = (Arc::clone(&came), rig.pool.clone());
-    rig.watch(move |steps| {
-        let mut seen = seen.lock().unwrap();
-        if seen.is_none() && steps.len() >= 16 && steps.iter().all(|step| step.input == Input::TimePassed) {
-            let pending = pool.admit(late.clone()).unwrap();
-            *seen = Some((steps.last().unwrap().seq, pending));
-        }
-    });
     rig.hold();
     rig.clock.advance(pushed_policy().saturation_budget + Micros(1));
     wait("as many decided as may be", || rig.peek(|state| state.queued()) <= (QUEUED - 64 * 32) as u64);
+    // With the next batch that the log is given, one more comes.
+    let came = Arc::new(Mutex::new(None));
+    let (mut late, seen, pool) = (Some(rig.arrival("late")), Arc::clone(&came), rig.pool.clone());
+    rig.watch(move |steps| {
+        if let Some(late) = late.take() {
+            *seen.lock().unwrap() = Some((steps.last().unwrap().seq, pool.admit(late).unwrap()));
+        }
+    });
     rig.release();
     wait("all evicted", || rig.logged(|event| matches!(event, Event::Evicted(_))) >= QUEUED);
     let (before, late) = came.lock().unwrap().take().unwrap();
