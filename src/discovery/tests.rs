@@ -33,7 +33,7 @@ impl Sought {
 
     async fn until(&mut self, what: &str, mut is: impl FnMut(&Found) -> bool) -> Found {
         let mut from = self.found.clone();
-        let found = tokio::time::timeout(Duration::from_secs(20), from.wait_for(|found| is(found)));
+        let found = tokio::time::timeout(Duration::from_secs(60), from.wait_for(|found| is(found)));
         match found.await {
             Ok(found) => found.unwrap().clone(),
             Err(_) => panic!("waited in vain for {what}: {:#?}", *self.found.borrow()),
@@ -210,15 +210,14 @@ fn settings(server: &ApiServer, service: Option<&str>) -> KubernetesSettings {
     }
 }
 
+/// With patience: a machine that is busy is no server that does not answer.
 fn in_cluster(settings: KubernetesSettings) -> Sought {
+    in_cluster_for(settings, Duration::from_secs(30), Duration::from_secs(30))
+}
+
+fn in_cluster_for(settings: KubernetesSettings, answer: Duration, grace: Duration) -> Sought {
     let millis = Duration::from_millis;
-    let times = Times {
-        answer: millis(500),
-        watch: millis(1_000),
-        grace: millis(300),
-        retry_min: millis(5),
-        retry_max: millis(50),
-    };
+    let times = Times { answer, watch: millis(1_000), grace, retry_min: millis(5), retry_max: millis(50) };
     Sought::begin(move |tell| kubernetes::run(settings, "vllm".to_owned(), times, tell))
 }
 
@@ -288,7 +287,8 @@ async fn whatever_the_server_does_what_was_found_stays_until_it_is_well_again() 
     let dir = tempfile::tempdir().unwrap();
     let server = ApiServer::start(dir.path(), &[SLICES]);
     server.put(SLICES, slice("a", 8000, &[("10.0.0.1", true)]));
-    let mut sought = in_cluster(settings(&server, Some("vllm")));
+    let (answer, grace) = (Duration::from_millis(500), Duration::from_millis(300));
+    let mut sought = in_cluster_for(settings(&server, Some("vllm")), answer, grace);
     sought.names(&["10.0.0.1:8000"]).await;
     for (round, (mood, words)) in [
         (Mood::MuteWatch, "no answer within 1.3 s"),
