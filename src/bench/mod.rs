@@ -16,6 +16,7 @@ mod qos;
 pub mod query;
 mod rig;
 mod table;
+mod traces;
 mod volume;
 
 pub use table::{Case, Findings};
@@ -42,6 +43,8 @@ pub enum Bench {
     /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
     /// pass-through proxy.
     Gateway,
+    /// Held admissions, each of them traced, with a receiver of spans that takes them, is gone, stalls or refuses; beside none.
+    Traces,
     /// Questions to the log over GraphQL: each of the playbook, states of the past; how fast projections are folded.
     Query,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
@@ -89,6 +92,7 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Credit => credit::run(budget),
         Bench::Eviction => eviction::run(),
         Bench::Qos => qos::run(budget),
+        Bench::Traces => traces::run(budget),
         Bench::Query => query::run(None, budget),
         Bench::Gateway => gateway::run(budget),
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_log::{output, say};
+use weir_telemetry::export::{Exporter, Settings as TraceSettings};
 
 /// Arguments of `weir demo`.
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,9 @@ fn show(args: &Args) -> Result<(), DemoError> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shown = Shown::new(args.json);
-    let seen = runtime.block_on(demo::run(data, args.seconds, &shown));
+    let traces = TraceSettings::from_env(|name| std::env::var(name).ok())?;
+    let exporter = traces.map(Exporter::start).transpose()?;
+    let seen = runtime.block_on(demo::run(data, args.seconds, &shown, exporter));
     shown.end();
     runtime.shutdown_timeout(Duration::from_secs(1));
     let seen = seen?;
@@ -69,6 +72,7 @@ fn show(args: &Args) -> Result<(), DemoError> {
 fn next(dir: &str) -> std::io::Result<()> {
     say!("It is in {dir}. What to look at next:")?;
     for (command, what) in [
+        (format!("weir query what-went-wrong --data {dir}"), "and the other questions: weir query"),
         (format!("weir log info --data {dir}"), "what it holds"),
         (format!("weir log cat --data {dir} | less"), "every input and every decision"),
         (format!("weir log check --data {dir}"), "the chain, batch by batch"),

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_kernel::Micros;
+use weir_telemetry::export::Exporter;
 
 pub use show::Shown;
 
@@ -55,13 +56,18 @@ pub struct Seen {
     pub address: String,
 }
 
-/// Runs the demo for about this long, with its log in `data`, and tells how it goes.
+/// Runs the demo for about this long, with its log in `data`, and tells how it goes. Its spans go to `exporter`, if there is one.
 ///
 /// # Errors
 /// A port or the directory cannot be had; a part failed.
-pub async fn run(data: &Path, seconds: u64, shown: &Shown) -> Result<Seen, DemoError> {
+pub async fn run(
+    data: &Path,
+    seconds: u64,
+    shown: &Shown,
+    exporter: Option<Arc<Exporter>>,
+) -> Result<Seen, DemoError> {
     let settings = weir_config::from_text(settings::YAML, std::iter::empty())?;
-    let service = Service::start(&settings, Place::Directory(data.to_owned())).await?;
+    let service = Service::start_with(&settings, Place::Directory(data.to_owned()), None, exporter).await?;
     let address = format!("http://{}", service.addr());
     let lasting = Duration::from_secs(seconds);
     let progress = Arc::new(Progress::default());

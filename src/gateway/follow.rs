@@ -2,6 +2,7 @@
 //! dropped.
 
 use super::history::History;
+use super::lines::Lines;
 use super::metrics::Metrics;
 use super::state::{Gateway, Objectives, PoolFace};
 use crate::engine::PoolHandle;
@@ -20,7 +21,9 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(1);
 pub fn all(gateway: &Gateway) -> Vec<JoinHandle<()>> {
     let follow = |pool: &PoolFace| {
         let (metrics, objectives) = (Arc::clone(&gateway.metrics), Arc::clone(&pool.objectives));
-        start(pool.handle.clone(), metrics, objectives, gateway.history.clone())
+        let sampler = gateway.traces.get().map(|exporter| exporter.sampler()).unwrap_or_default();
+        let lines = Lines::of(pool.handle.name(), sampler);
+        start(pool.handle.clone(), metrics, objectives, gateway.history.clone(), lines)
     };
     gateway.pools().map(follow).collect()
 }
@@ -31,6 +34,7 @@ fn start(
     metrics: Arc<Metrics>,
     objectives: Arc<Objectives>,
     history: History,
+    mut lines: Option<Lines>,
 ) -> JoinHandle<()> {
     // Each run counts from its first step on. Who comes too late for that subscribes before the state is looked at: what
     // comes in between is skipped by its sequence.
@@ -53,11 +57,17 @@ fn start(
                 batch = steps.recv() => match batch {
                     Ok(batch) => {
                         metrics.apply(&name, &batch);
+                        if let Some(lines) = &mut lines {
+                            lines.apply(&batch);
+                        }
                         if batch.iter().any(|step| matches!(step.input, Input::ObjectivesChanged(_))) {
                             learn(&pool, &objectives).await;
                         }
                     }
                     Err(RecvError::Lagged(_)) => {
+                        if let Some(lines) = &mut lines {
+                            lines.gap();
+                        }
                         catch_up(&name, &metrics, &history).await;
                         learn(&pool, &objectives).await;
                     }

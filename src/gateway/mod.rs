@@ -27,6 +27,7 @@ mod history;
 mod inquiry;
 mod json;
 mod lease;
+mod lines;
 mod logs;
 mod malformed;
 mod metrics;

@@ -43,6 +43,14 @@ pub struct Onward {
     pub is_root: bool,
 }
 
+impl Onward {
+    /// The ids of trace and span in it.
+    pub fn ids(&self) -> (Option<&str>, Option<&str>) {
+        let mut parts = self.traceparent.split('-').skip(1);
+        (parts.next(), parts.next())
+    }
+}
+
 impl Gateway {
     /// What the model server is told of this request's trace; none while no traces are made, so that what the caller said
     /// goes on as it is.

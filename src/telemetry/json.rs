@@ -43,7 +43,7 @@ pub fn resource(get: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
 }
 
 /// Values may be percent-encoded; what is not so encoded stays.
-fn percent_decoded(text: &str) -> String {
+pub fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {

@@ -14,7 +14,7 @@ mod sampler;
 mod span;
 mod spans;
 
-pub use context::Context;
+pub use context::{Context, hex};
 pub use json::{document, resource};
 pub use sampler::{Sampler, SamplerError};
 pub use span::{Attribute, Kind, Link, Span, SpanEvent, Status, Value, attribute};

@@ -80,6 +80,42 @@ fn manifests_render_and_are_as_they_should_be() {
     }
 }
 
+/// A program of the virtual environment that `.ci/run` makes.
+fn of_venv(program: &str) -> String {
+    let venv = std::env::var_os("WEIR_DEPLOY_VENV").map_or_else(|| file(".venv-deploy"), Into::into);
+    let path = venv.join("bin").join(program);
+    if path.is_file() { path.display().to_string() } else { program.to_owned() }
+}
+
+/// What is rendered has no field that Kubernetes does not know, and none of another type.
+#[test]
+fn manifests_hold_against_the_schemas_of_kubernetes() {
+    for folder in ["base", "overlays/envoy-gateway", "overlays/proxy"] {
+        let path = format!("deploy/kubernetes/{folder}");
+        let Some(rendered) = tool("kubectl", &["kustomize", &path], b"") else { return };
+        let place = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(place.path(), &rendered.stdout).unwrap();
+        let args = ["--strict", &place.path().display().to_string()];
+        let Some(checked) = tool(&of_venv("kubernetes-validate"), &args, b"") else { return };
+        let text = said(&checked);
+        assert!(checked.status.success(), "{folder}: {text}");
+        let passed = text.lines().filter(|line| line.contains(" passed for resource ")).count();
+        assert!(passed >= 7, "{folder}: {text}");
+        // Kinds of others have no schema there, and are said not to have been checked.
+        let unchecked = text.lines().filter(|line| line.contains("Couldn't find schema"));
+        for line in unchecked {
+            assert!(line.contains("ServiceMonitor") || line.contains("EnvoyExtensionPolicy"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_recipe_of_the_image_is_as_the_linter_likes_it() {
+    if let Some(output) = tool(&of_venv("hadolint"), &["deploy/Dockerfile"], b"") {
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
 /// Where an Envoy is, if there is one (as tests/envoy finds it).
 #[test]
 fn envoy_takes_its_settings() {

@@ -8,6 +8,7 @@ mod figures;
 #[path = "../kept/mod.rs"]
 mod kept;
 mod openapi;
+mod prometheus;
 mod pseudonyms;
 #[path = "../traces/rig.rs"]
 #[allow(dead_code)]

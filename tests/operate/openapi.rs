@@ -91,3 +91,15 @@ fn every_reference_of_the_document_leads_somewhere() {
         assert!(reason == weir_kernel::Reason::Evicted || text.contains(reason.word()), "{}", reason.word());
     }
 }
+
+#[test]
+fn the_page_in_words_names_every_operation() {
+    let document: Value = serde_json::from_str(&read("docs/openapi.json")).unwrap();
+    let page = read("docs/api.md");
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(page.contains(&format!("`{id}`")), "docs/api.md has no {id}: {method} {path}");
+        }
+    }
+}

@@ -37,7 +37,7 @@ fn attribute<'v>(span: &'v Value, name: &str) -> &'v Value {
 
 /// It waits for a pool that is empty, is admitted when that changes, and is taken back for another one.
 #[test]
-fn a_request_that_waited_and_was_revoked_is_told_whole_and_its_log_tells_the_same() {
+fn c130_a_request_that_waited_and_was_revoked_is_told_whole_and_its_log_tells_the_same() {
     let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let weir = Weir::start(dir.path(), SETTINGS, &[], &http(&receiver));
@@ -116,8 +116,33 @@ fn a_request_that_outlives_a_kill_has_the_spans_of_its_log() {
     assert_eq!(from_log(dir.path()), received);
 }
 
+/// The whole demo: every span that went out while it ran is one that its log makes, and the log makes no other.
 #[test]
-fn what_the_caller_did_not_sample_is_not_exported() {
+fn the_spans_of_the_demo_are_those_of_its_log() {
+    let dir = kept::tempdir().unwrap();
+    let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["demo", "--seconds", "6", "--json", "--data"])
+        .arg(dir.path().join("data"))
+        .envs(http(&receiver))
+        // Nothing may be dropped: what is compared is everything.
+        .envs([("OTEL_BSP_MAX_QUEUE_SIZE", "1000000"), ("OTEL_BSP_SCHEDULE_DELAY", "50")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let received = receiver.spans();
+    let admissions = received.values().filter(|span| span["name"] == "weir.admission").count();
+    assert!(admissions > 100, "{admissions}");
+    let all = from_log(dir.path());
+    assert_eq!(received.len(), all.len());
+    for (id, span) in &all {
+        assert_eq!(received.get(id), Some(span), "{id}");
+    }
+    eprintln!("{} spans of {admissions} requests, id for id", all.len());
+}
+
+#[test]
+fn c129_what_the_caller_did_not_sample_is_not_exported() {
     let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let weir = Weir::start(dir.path(), SETTINGS, &[], &http(&receiver));
@@ -166,7 +191,7 @@ fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn the_model_server_is_told_of_the_lease_as_its_parent() {
+fn c129_the_model_server_is_told_of_the_lease_as_its_parent() {
     let dir = kept::tempdir().unwrap();
     let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
     let (port, heads) = server();
@@ -224,6 +249,100 @@ fn spans_travel_over_grpc() {
         until(part, || receiver.text().contains(part).then_some(()));
     }
     weir.stop();
+}
+
+/// From a line of the process's log to the trace: the ids are those of the spans, also where no spans are exported.
+#[test]
+fn log_lines_of_requests_carry_the_ids_of_their_spans() {
+    let dir = kept::tempdir().unwrap();
+    let debug = [("WEIR_LOG", "info,weir::requests=debug".to_owned())];
+    let settings = format!("{SETTINGS}pools: {{default: {{}}}}\n")
+        .replace("enableEviction: true", "defaultRequestTTL: 50ms");
+    let weir = Weir::start(dir.path(), &settings, &[], &debug);
+    weir.pool_is(1, 0.1);
+    let (status, text) = weir.call("POST", "/v1/admissions", &[("traceparent", PARENT)], "{}");
+    assert_eq!(status, 200, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let path = format!("/v1/admissions/{}/complete", answer["admission"]["id"].as_str().unwrap());
+    assert_eq!(weir.call("POST", &path, &[], "").0, 200);
+    weir.pool_is(1, 1.5);
+    let (status, _) = weir.call("POST", "/v1/admissions", &[("traceparent", PARENT)], "{}");
+    assert_eq!(status, 429);
+    let err = dir.path().join("weir.err");
+    let said = until("both lines", || {
+        let said = std::fs::read_to_string(&err).unwrap();
+        (said.contains(" ended") && said.contains(" refused")).then_some(said)
+    });
+    weir.stop();
+    let spans = from_log(dir.path());
+    let admissions: Vec<(&String, &Value)> =
+        spans.iter().filter(|(_, span)| span["name"] == "weir.admission").collect();
+    assert_eq!(admissions.len(), 2);
+    for (id, span) in admissions {
+        let line = said.lines().find(|line| line.contains(id.as_str()));
+        let line = line.unwrap_or_else(|| panic!("no line with {id} in {said}"));
+        assert!(line.contains(TRACE) && span["trace"] == TRACE, "{line}");
+        let refused =
+            span["status"] == 0 && line.contains("rejected-ttl-expired") || line.contains("Completed");
+        assert!(refused, "{line}");
+    }
+}
+
+/// Admits and completes so many, one after the other.
+fn served(weir: &Weir, requests: usize) {
+    for _ in 0..requests {
+        let (status, text) = weir.call("POST", "/v1/admissions", &[], "{}");
+        assert_eq!(status, 200, "{text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let path = format!("/v1/admissions/{}/complete", answer["admission"]["id"].as_str().unwrap());
+        assert_eq!(weir.call("POST", &path, &[], "").0, 200);
+    }
+}
+
+/// At the most talkative the export makes no span of itself, over either protocol.
+#[test]
+fn c128_the_export_makes_no_spans_of_itself() {
+    let dir = kept::tempdir().unwrap();
+    let Some(receiver) = Receiver::oteltap(dir.path()) else { return };
+    let [endpoint, protocol] = http(&receiver);
+    let weir =
+        Weir::start(dir.path(), SETTINGS, &[], &[endpoint, protocol, ("WEIR_LOG", "trace".to_owned())]);
+    weir.pool_is(1, 0.1);
+    served(&weir, 10);
+    until("their spans", || (receiver.spans().len() >= 30).then_some(()));
+    // Several batches more would have gone by now.
+    served(&weir, 1);
+    until("those of the last", || (receiver.spans().len() >= 33).then_some(()));
+    weir.stop();
+    assert_eq!(receiver.spans().len(), 33);
+}
+
+/// A receiver that is gone, and one that takes connections and is silent: the process ends, in order, and says what was lost.
+#[test]
+fn c126_a_stop_ends_in_time_whatever_the_receiver_does() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (port, protocol) in [
+        (gone, "http/protobuf"),
+        (gone, "grpc"),
+        (silent.local_addr().unwrap().port(), "http/protobuf"),
+        (silent.local_addr().unwrap().port(), "grpc"),
+    ] {
+        let dir = kept::tempdir().unwrap();
+        let otel = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{port}")),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol.to_owned()),
+        ];
+        let weir = Weir::start(dir.path(), SETTINGS, &[], &otel);
+        weir.pool_is(1, 0.1);
+        served(&weir, 34);
+        // Exit code 0 is asserted there.
+        let took = weir.stop();
+        assert!(took < std::time::Duration::from_secs(8), "{port} {protocol}: {took:?}");
+        let said = std::fs::read_to_string(dir.path().join("weir.err")).unwrap();
+        let line = said.lines().find(|line| line.contains("spans exported and dropped"));
+        assert!(line.is_some_and(|line| line.contains("exported=0")), "{said}");
+    }
 }
 
 #[test]

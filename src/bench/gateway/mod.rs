@@ -5,11 +5,11 @@
 //! own pace, where what Weir adds to the wait shows.
 
 mod ext_proc;
-mod held;
+pub(super) mod held;
 mod proxy;
 mod stream;
-mod turn;
-mod weir;
+pub(super) mod turn;
+pub(super) mod weir;
 
 use super::{BenchError, Budget, Case, Face, Findings};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const STRETCH_MAX: Duration = Duration::from_secs(1);
 /// Of a face's time, how much goes to its turns at full pace; the rest is at half load.
 const FULL: f64 = 0.6;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Measures every face in turns for most of the budget.
 pub fn run(budget: Budget) -> Result<Findings, BenchError> {

@@ -3,7 +3,9 @@
 
 use super::Failure;
 use crate::engine::{Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolOptions};
-use crate::gateway::{Gateway, History, Options, PoolFace, ProxyOptions, follow_all, serve, serve_grpc};
+use crate::gateway::{
+    Gateway, History, Options, PoolFace, ProxyOptions, follow_all, follow_traces, serve, serve_grpc,
+};
 use crate::observer::{Feed, Observer, ObserverOptions, Push, ScrapeOptions, Spec};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use weir_kernel::{Detector, Micros, Policy, Pushed, Ratio, Role};
 use weir_log::writer::{FLUSH_BOUNDS_US, LogMetrics};
+use weir_telemetry::export::Exporter;
 
 const POOL: &str = "default";
 
@@ -39,6 +42,15 @@ pub struct FlushTimes {
 
 impl Weir {
     pub async fn start(dir: &Path, upstream: SocketAddr) -> Result<Weir, Failure> {
+        Weir::start_traced(dir, upstream, None).await
+    }
+
+    /// The same with somewhere for spans to go.
+    pub async fn start_traced(
+        dir: &Path,
+        upstream: SocketAddr,
+        exporter: Option<Arc<Exporter>>,
+    ) -> Result<Weir, Failure> {
         let policy = Policy { detector: Detector::Pushed, ..Policy::default() };
         let pools = BTreeMap::from([(POOL.to_owned(), PoolOptions { policy, ..PoolOptions::default() })]);
         let data = dir.join("data");
@@ -59,10 +71,15 @@ impl Weir {
         let history = History::new(Some(data), engine.log_writer());
         let options = Options { proxy: Some(ProxyOptions::default()), ..Options::default() };
         let gateway = Arc::new(Gateway::new(vec![face], history, options));
+        if let Some(exporter) = exporter {
+            // Nobody else sets it.
+            let _ = gateway.traces.set(exporter);
+        }
         follow_all(&gateway);
         let (http, grpc) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
         let addrs = (http.local_addr()?, grpc.local_addr()?);
         let (closing, closed) = watch::channel(false);
+        follow_traces(&gateway, &closed);
         tokio::spawn(serve(Arc::clone(&gateway), http, closed.clone()));
         tokio::spawn(serve_grpc(Arc::clone(&gateway), grpc, closed));
         Ok(Weir { http: addrs.0, grpc: addrs.1, engine, gateway, closing })

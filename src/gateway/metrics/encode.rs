@@ -5,7 +5,7 @@
 use super::exemplar::Mark;
 use super::histogram::Histogram;
 use super::projection::{Projection, QueueKey, Shared};
-use super::{GatewayCounters, Metrics, more, revocations};
+use super::{Metrics, more, own, revocations};
 use crate::engine::Timings;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -13,9 +13,11 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use weir_kernel::{Ratio, Regime};
+use weir_kernel::{Outcome, Ratio, Regime};
 use weir_log::writer::{FLUSH_BOUNDS_US, LogMetrics};
+
+/// The waits in the queue.
+pub(super) const QUEUE_DURATION: &str = "flow_control_request_queue_duration_seconds";
 
 /// A pool at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +104,7 @@ impl Collector for Exposition {
         more::projections(&mut encoder, &inner.pools)?;
         more::traces(&mut encoder, inner.traces)?;
         log(&mut encoder, &inner.log)?;
-        gateway(&mut encoder, &self.metrics.gateway)
+        own::encode(&mut encoder, &self.metrics.gateway)
     }
 }
 
@@ -224,6 +226,19 @@ fn labels<'a>(
     labels
 }
 
+/// The labels of a series of waits.
+pub(super) fn wait_labels<'a>(
+    key: &QueueKey,
+    outcome: Outcome,
+    priority: &'a str,
+    pool: &'a str,
+    shared: &'a Shared,
+) -> Labels<'a> {
+    let mut labels = labels(key, priority, pool, shared, true);
+    labels.push(("outcome", outcome.word()));
+    labels
+}
+
 fn queues(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Shared) -> Result<(), Error> {
     for (name, help, bytes) in [
         ("flow_control_queue_size", "Queued requests.", false),
@@ -242,14 +257,12 @@ fn queues(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Shared) -
 }
 
 fn waits(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Shared) -> Result<(), Error> {
-    let name = "flow_control_request_queue_duration_seconds";
     let help = "Time in the queue, by how it ended.";
-    let mut encoder_of = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    let mut encoder_of = encoder.encode_descriptor(QUEUE_DURATION, help, None, MetricType::Histogram)?;
     for (pool, figures) in pools {
         for ((key, outcome), histogram) in &figures.waits {
             let priority = key.priority.to_string();
-            let mut labels = labels(key, &priority, pool, shared, true);
-            labels.push(("outcome", outcome.word()));
+            let labels = wait_labels(key, *outcome, &priority, pool, shared);
             write(&mut encoder_of, &labels, histogram)?;
         }
     }
@@ -427,54 +440,9 @@ fn log(encoder: &mut DescriptorEncoder<'_>, log: &LogMetrics) -> Result<(), Erro
         Series::counter(encoder, name, help)?.count(Vec::new(), value)?;
     }
     let (name, help) = ("log_commit_duration_seconds", "Write and sync of one commit, of all pools.");
-    let bounds = FLUSH_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+    let bounds = FLUSH_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> = bounds.zip(log.flush_buckets).collect();
     let sum = log.flush_us as f64 / 1e6;
     let mut histogram = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     histogram.encode_histogram::<NoLabelSet>(sum, log.commits, &buckets, None)
-}
-
-fn gateway(encoder: &mut DescriptorEncoder<'_>, counters: &GatewayCounters) -> Result<(), Error> {
-    let plain = [
-        ("gateway_invalid", "Requests refused as malformed.", &counters.invalid),
-        (
-            "gateway_priority_ignored",
-            "Raw priorities that the pool does not trust.",
-            &counters.priority_ignored,
-        ),
-        (
-            "gateway_priority_capped",
-            "Priorities lowered to what their caller's token allows.",
-            &counters.priority_capped,
-        ),
-        ("gateway_unauthenticated", "Requests of callers that are not known.", &counters.unauthenticated),
-        ("gateway_forbidden", "Requests of known callers that may not do that.", &counters.forbidden),
-        ("gateway_log_unavailable", "Requests refused since the log took none.", &counters.log_unavailable),
-        ("gateway_undelivered", "Admissions that nobody was there to take.", &counters.undelivered),
-        (
-            "gateway_connections_refused",
-            "Connections refused beyond the limit, or their admissions.",
-            &counters.connections_refused,
-        ),
-        (
-            "gateway_proxy_unreachable",
-            "Connections to endpoints that did not come about.",
-            &counters.proxy_unreachable,
-        ),
-        (
-            "gateway_proxy_broken",
-            "Proxied requests that an endpoint left without an answer, or with half of one.",
-            &counters.proxy_broken,
-        ),
-        ("gateway_gaps", "Gaps in these figures, which then count less than the log.", &counters.gaps),
-    ];
-    for (name, help, value) in plain {
-        let mut series = Series::counter(encoder, name, help)?;
-        series.count(Vec::new(), value.load(Ordering::Relaxed))?;
-    }
-    let mut series =
-        Series::gauge(encoder, "gateway_proxied", "Requests at an endpoint by way of the proxy.")?;
-    series.value(Vec::new(), counters.proxied.load(Ordering::Relaxed) as f64)?;
-    let mut series = Series::gauge(encoder, "gateway_connections", "Open connections.")?;
-    series.value(Vec::new(), counters.connections.load(Ordering::Relaxed) as f64)
 }

@@ -6,6 +6,16 @@ pub const WAIT: [f64; 20] = [
     120.0, 300.0, 600.0,
 ];
 
+/// The place of an observation among the buckets.
+pub fn bucket(micros: u64) -> usize {
+    WAIT.partition_point(|bound| (bound * 1e6) < micros as f64)
+}
+
+/// The upper bound of a bucket.
+pub fn bound(bucket: usize) -> f64 {
+    WAIT.get(bucket).copied().unwrap_or(f64::INFINITY)
+}
+
 /// Counts per bound, one more for what is beyond, and the sum.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
@@ -16,16 +26,14 @@ pub struct Histogram {
 impl Histogram {
     /// One more observation.
     pub fn observe(&mut self, micros: u64) {
-        let index = WAIT.partition_point(|bound| (bound * 1e6) < micros as f64);
-        self.counts[index] += 1;
+        self.counts[bucket(micros)] += 1;
         self.sum_micros = self.sum_micros.saturating_add(micros);
     }
 
     /// So many observations of which only the sum is known: each counts as their mean.
     pub fn observe_many(&mut self, sum_micros: u64, count: u64) {
         let mean = sum_micros.checked_div(count).unwrap_or(0);
-        let index = WAIT.partition_point(|bound| (bound * 1e6) < mean as f64);
-        self.counts[index] += count;
+        self.counts[bucket(mean)] += count;
         self.sum_micros = self.sum_micros.saturating_add(sum_micros);
     }
 
@@ -41,7 +49,7 @@ impl Histogram {
 
     /// Bounds with the count of each bucket alone, the last without bound.
     pub fn buckets(&self) -> Vec<(f64, u64)> {
-        WAIT.iter().copied().chain([f64::MAX]).zip(self.counts).collect()
+        WAIT.iter().copied().chain([f64::INFINITY]).zip(self.counts).collect()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Running requests and whole requests of one pool: how many are at which endpoint, how long they took, how long programs
 //! waited. Derived from durable steps, like the rest of the projection.
 
-use super::histogram::Histogram;
+use super::exemplar::Mark;
+use super::histogram::{Histogram, bucket};
 use super::labels::OTHER;
 use super::projection::{QueueKey, Shared};
 use std::collections::{BTreeMap, HashMap};
-use weir_kernel::{EndpointChange, Event, Micros, RequestId, Slot, Whereabouts, service};
+use weir_kernel::{EndpointChange, Event, Micros, RequestId, Slot, Trace, Whereabouts, service};
 
 /// Series of running requests; beyond it flows share `other`.
 const SERIES_MAX: usize = 4_000;
@@ -37,6 +38,8 @@ pub struct Known {
     pub received_at: Option<Micros>,
     /// Its prompt.
     pub tokens: u64,
+    /// Its caller's trace.
+    pub trace: Option<Trace>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +66,8 @@ pub struct Leases {
     pub loads: BTreeMap<LeaseKey, Load>,
     /// From receipt to the end, of requests that were admitted.
     pub processing: Histogram,
+    /// The last traced request of each of its buckets.
+    pub processing_marks: BTreeMap<usize, Mark>,
     programs: BTreeMap<u32, Waits>,
 }
 
@@ -79,7 +84,7 @@ impl Leases {
                     Whereabouts::Unknown | Whereabouts::Gone => None,
                 };
                 let key = LeaseKey { endpoint, flow: OTHER, priority: lease.priority };
-                let known = Known { received_at: None, tokens: u64::from(lease.prompt_tokens) };
+                let known = Known { tokens: u64::from(lease.prompt_tokens), ..Known::default() };
                 self.enter(lease.request, Running { key, flow: OTHER, known });
             }
             _ => {}
@@ -134,7 +139,11 @@ impl Leases {
             }
         }
         if let Some(received_at) = running.known.received_at {
-            self.processing.observe(at.since(received_at).0);
+            let took = at.since(received_at);
+            self.processing.observe(took.0);
+            if let Some(mark) = Mark::of(running.known.trace, took, at) {
+                self.processing_marks.insert(bucket(took.0), mark);
+            }
         }
         shared.flows.release(running.flow).then_some(running.flow)
     }

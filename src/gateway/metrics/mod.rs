@@ -5,13 +5,16 @@ mod exemplar;
 mod histogram;
 mod labels;
 mod leases;
+mod marks;
 mod more;
+mod own;
 mod projection;
 mod revocations;
 
 pub use encode::{BandGauge, PoolGauges};
 
 use encode::Exposition;
+use exemplar::Marking;
 use labels::Labels;
 use projection::{Projection, Shared};
 use prometheus_client::encoding::{prometheus_text, text as openmetrics};
@@ -172,16 +175,19 @@ impl Metrics {
         drop(inner);
         let mut text = String::new();
         let mut registry = Registry::default();
-        for (prefix, flow_control_only) in [("weir", false), ("llm_d_epp", true)] {
-            if compat || !flow_control_only {
-                let exposition = Exposition { metrics: Arc::clone(self), flow_control_only };
-                registry.sub_registry_with_prefix(prefix).register_collector(Box::new(exposition));
-            }
+        let prefixes = [("weir", false), ("llm_d_epp", true)];
+        let prefixes: Vec<_> = prefixes.into_iter().filter(|(_, compatible)| compat || !compatible).collect();
+        for (prefix, flow_control_only) in prefixes.iter().copied() {
+            let exposition = Exposition { metrics: Arc::clone(self), flow_control_only };
+            registry.sub_registry_with_prefix(prefix).register_collector(Box::new(exposition));
         }
         // Writing to a string cannot fail.
         let _ = match form {
             Form::Prometheus => prometheus_text::encode(&mut text, &registry),
-            Form::OpenMetrics => openmetrics::encode(&mut text, &registry),
+            Form::OpenMetrics => {
+                let marks = marks::of(&self.lock(), prefixes.iter().map(|(prefix, _)| *prefix));
+                openmetrics::encode(&mut Marking::new(&mut text, marks), &registry)
+            }
         };
         text
     }

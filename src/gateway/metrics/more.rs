@@ -9,6 +9,9 @@ use prometheus_client::metrics::MetricType;
 use std::fmt::Error;
 use weir_telemetry::export::Counts;
 
+/// Whole requests.
+pub const PROCESSING_DURATION: &str = "request_processing_duration_seconds";
+
 /// Running requests, whole requests and programs, as seed-system's section on metrics names them.
 pub fn requests(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Shared) -> Result<(), Error> {
     for (name, help, tokens) in [
@@ -31,8 +34,7 @@ pub fn requests(encoder: &mut DescriptorEncoder<'_>, pools: &Pools, shared: &Sha
             }
         }
     }
-    let (name, help) =
-        ("request_processing_duration_seconds", "From receipt to the end of admitted requests.");
+    let (name, help) = (PROCESSING_DURATION, "From receipt to the end of admitted requests.");
     let mut histogram = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (pool, figures) in pools {
         write(&mut histogram, &vec![("inference_pool", &**pool)], &figures.leases.processing)?;
@@ -116,7 +118,7 @@ fn steps(
     let mut histogram = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for pool in pools {
         let spread = of(pool);
-        let bounds = STEP_BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::MAX]);
+        let bounds = STEP_BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(spread.counts).collect();
         let (sum, count) = (spread.sum_ns as f64 / 1e9, spread.counts.iter().sum());
         let labels = vec![("inference_pool", &*pool.pool)];

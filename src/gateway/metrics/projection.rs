@@ -4,14 +4,14 @@
 //! Not here: gauges that are read from the engine at a scrape, and the exposition (`encode.rs`).
 
 use super::exemplar::Mark;
-use super::histogram::Histogram;
+use super::histogram::{Histogram, bucket};
 use super::labels::{Labels, OTHER};
 use super::leases::{Known, Leases};
 use super::revocations::Revocations;
 use std::collections::{BTreeMap, HashMap};
 use weir_kernel::{
     AdminAction, Arrival, Event, FlowId, Input, LeaseEnd, Micros, Outcome, Reason, Regime, RejectedMany,
-    RequestId, RestatedFlow, RestatedQueued, Step, Trace,
+    RequestId, RestatedFlow, RestatedQueued, Step,
 };
 
 /// The name of the flow of requests without a fairness id.
@@ -90,6 +90,8 @@ pub struct Projection {
     pub retry_after: Histogram,
     /// The last traced request of each outcome.
     pub marks: BTreeMap<Outcome, Mark>,
+    /// The last traced request of each outcome and bucket of the waits, with its series.
+    pub wait_marks: BTreeMap<(Outcome, usize), (QueueKey, Mark)>,
     flows: HashMap<FlowId, (u32, i32)>,
     waiting: HashMap<RequestId, Waiting>,
 }
@@ -100,7 +102,6 @@ struct Waiting {
     key: QueueKey,
     bytes: u64,
     known: Known,
-    trace: Option<Trace>,
 }
 
 impl Projection {
@@ -123,9 +124,9 @@ impl Projection {
 
     fn restate_queued(&mut self, queued: &RestatedQueued) {
         let (flow, priority) = self.flows.get(&queued.flow).copied().unwrap_or((OTHER, 0));
-        let known = Known { received_at: None, tokens: u64::from(queued.prompt_tokens) };
+        let known = Known { tokens: u64::from(queued.prompt_tokens), ..Known::default() };
         let key = QueueKey { flow, priority, model: OTHER };
-        self.enter(queued.request, Waiting { key, bytes: queued.bytes, known, trace: None });
+        self.enter(queued.request, Waiting { key, bytes: queued.bytes, known });
     }
 
     /// Takes in one durable step.
@@ -172,9 +173,8 @@ impl Projection {
                 let key = QueueKey { flow, priority: enqueued.priority, model };
                 self.took(step, arrival, key, None);
                 let bytes = arrival.map_or(0, |arrival| arrival.bytes);
-                let trace = arrival.and_then(|arrival| arrival.trace);
                 let known = arrival.map(known_of).unwrap_or_default();
-                self.enter(RequestId(step.seq), Waiting { key, bytes, known, trace });
+                self.enter(RequestId(step.seq), Waiting { key, bytes, known });
             }
             Event::Rejected(rejected) => {
                 self.objective_unknown += u64::from(rejected.objective_unknown);
@@ -182,10 +182,11 @@ impl Projection {
                 if let Some(seconds) = rejected.retry_after {
                     self.retry_after.observe(u64::from(seconds) * 1_000_000);
                 }
-                self.mark(arrival.and_then(|arrival| arrival.trace), rejected.outcome, Micros::ZERO, step.at);
                 let key = self.direct(arrival, rejected.priority, shared);
                 self.took(step, arrival, key, Some(rejected.outcome));
-                self.left(key, rejected.outcome, 0);
+                let key = self.left(key, rejected.outcome, 0);
+                let mark = Mark::of(arrival.and_then(|arrival| arrival.trace), Micros::ZERO, step.at);
+                self.mark(key, rejected.outcome, mark);
             }
             Event::RejectedMany(rejected) => self.rejected_many(step, rejected),
             Event::Dispatched(dispatched) => {
@@ -193,21 +194,20 @@ impl Projection {
                     key: self.direct(arrival, 0, shared),
                     bytes: 0,
                     known: arrival.map(known_of).unwrap_or_default(),
-                    trace: arrival.and_then(|arrival| arrival.trace),
                 });
                 let (key, waited) = (waiting.key, dispatched.waited);
-                self.mark(waiting.trace, Outcome::Dispatched, waited, step.at);
-                self.left(key, Outcome::Dispatched, waited.0);
+                let series = self.left(key, Outcome::Dispatched, waited.0);
+                self.mark(series, Outcome::Dispatched, Mark::of(waiting.known.trace, waited, step.at));
                 let request = (key, waiting.known);
                 self.leases.dispatched(dispatched.request, request, dispatched.endpoint, waited, shared);
             }
             Event::Evicted(evicted) => {
                 *self.reasons.entry(evicted.reason).or_default() += 1;
                 let waiting = self.leave(evicted.request);
-                let trace = waiting.and_then(|waiting| waiting.trace);
-                self.mark(trace, evicted.outcome, evicted.waited, step.at);
+                let trace = waiting.and_then(|waiting| waiting.known.trace);
                 let key = waiting.map_or_else(|| self.direct(None, 0, shared), |waiting| waiting.key);
-                self.left(key, evicted.outcome, evicted.waited.0);
+                let series = self.left(key, evicted.outcome, evicted.waited.0);
+                self.mark(series, evicted.outcome, Mark::of(trace, evicted.waited, step.at));
             }
             Event::Repeated { .. } => self.repeated += 1,
             Event::LeaseEnded(ended) => {
@@ -256,10 +256,11 @@ impl Projection {
         Some(waiting)
     }
 
-    fn mark(&mut self, trace: Option<Trace>, outcome: Outcome, waited: Micros, at: Micros) {
-        if let Some(mark) = Mark::of(trace, waited, at) {
-            self.marks.insert(outcome, mark);
-        }
+    /// A traced request of this series of waits ended so.
+    fn mark(&mut self, series: QueueKey, outcome: Outcome, mark: Option<Mark>) {
+        let Some(mark) = mark else { return };
+        self.marks.insert(outcome, mark);
+        self.wait_marks.insert((outcome, bucket(mark.micros())), (series, mark));
     }
 
     /// A flow's label will be another one's: what stood under it goes.
@@ -267,13 +268,16 @@ impl Projection {
         self.queues.retain(|key, _| key.flow != flow);
         self.waits.retain(|(key, _), _| key.flow != flow);
         self.enqueues.retain(|(key, _), _| key.flow != flow);
+        self.wait_marks.retain(|_, (key, _)| key.flow != flow);
         self.leases.forget(flow);
     }
 
-    fn left(&mut self, key: QueueKey, outcome: Outcome, waited: u64) {
+    /// A request left the queue. Gives the series that its wait is in.
+    fn left(&mut self, key: QueueKey, outcome: Outcome, waited: u64) -> QueueKey {
         *self.outcomes.entry((outcome, key.priority)).or_default() += 1;
         let key = bounded(&self.waits, key, outcome);
         self.waits.entry((key, outcome)).or_default().observe(waited);
+        key
     }
 
     /// How long it took to be taken in; without an outcome it was queued.
@@ -314,12 +318,13 @@ impl Projection {
         self.queues.retain(|key, _| !closed(key));
         self.waits.retain(|(key, _), _| !closed(key));
         self.enqueues.retain(|(key, _), _| !closed(key));
+        self.wait_marks.retain(|_, (key, _)| !closed(key));
     }
 }
 
 fn known_of(arrival: &Arrival) -> Known {
     let tokens = u64::from(arrival.prompt_tokens.unwrap_or(0));
-    Known { received_at: Some(arrival.received_at), tokens }
+    Known { received_at: Some(arrival.received_at), tokens, trace: arrival.trace }
 }
 
 /// The key itself while there is room for its series, else the shared one.

@@ -295,6 +295,21 @@ fn running_requests_are_counted_by_endpoint_and_whole_ones_timed() {
     assert_eq!(sum(&text, "weir_inflight_tokens{"), 30.0);
     assert_eq!(sum(&text, "weir_program_aware_avg_wait_time_milliseconds{program_id=\"a\""), 4_000.0);
     assert_eq!(sum(&text, "weir_program_aware_jains_fairness_index{"), 1.0);
+    // The same request behind its bucket of the waits; no series is without the bucket that has no bound.
+    let open = metrics.show(Vec::new(), LogMetrics::default(), true, Form::OpenMetrics);
+    let marked = |text: &str, start: &str| {
+        let line = text.lines().find(|line| line.starts_with(start));
+        let behind = format!(" # {{trace_id=\"{}\"}} ", "ab".repeat(16));
+        assert!(line.is_some_and(|line| line.contains(&behind)), "{start}: {line:?}");
+    };
+    for prefix in ["weir", "llm_d_epp"] {
+        let name = format!("{prefix}_flow_control_request_queue_duration_seconds");
+        marked(&open, &format!("{name}_bucket{{le=\"5.0\",fairness_id=\"a\",priority=\"-1\""));
+        let number = |start: &str| open.lines().filter(|line| line.starts_with(start)).count();
+        let (last, count) =
+            (number(&format!("{name}_bucket{{le=\"+Inf\"")), number(&format!("{name}_count")));
+        assert!(last > 0 && last == count, "{name}: {last} {count}");
+    }
     // The flow goes while its requests run: its label stays theirs.
     metrics.apply("p", &[passed(5, vec![Event::FlowClosed { flow: FlowId(0) }])]);
     metrics.apply("p", &[queued(6, 7, "b", None)]);
@@ -318,5 +333,14 @@ fn running_requests_are_counted_by_endpoint_and_whole_ones_timed() {
         text.lines().find(|line| line.starts_with("weir_flow_control_requests_total{outcome=\"Dispatched\""));
     assert!(line.unwrap().contains(&format!("2 # {{trace_id=\"{trace}\"}} 4.0 ")), "{line:?}");
     assert!(text.ends_with("# EOF\n"));
+    for prefix in ["weir", "llm_d_epp"] {
+        marked(
+            &text,
+            &format!(
+                "{prefix}_request_processing_duration_seconds_bucket{{le=\"0.0001\",inference_pool=\"p\"}}"
+            ),
+        );
+    }
+    assert!(!text.contains("e308"), "a bucket without bound is written as such");
     assert!(text.contains("llm_d_epp_inflight_requests") && text.contains("llm_d_epp_program_aware_"));
 }

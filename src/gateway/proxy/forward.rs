@@ -269,7 +269,7 @@ impl Call<'_> {
         let mut place = place;
         let mut sent = upstreams.send(head.clone(), payload.clone(), &place).await;
         if let Err(NoResponse::Unreachable(why)) = &sent {
-            self.proxy.complain(self.pool.handle.name(), place.authority().as_str(), why);
+            self.proxy.complain(self.pool.handle.name(), place.authority().as_str(), why, onward);
             if let Some(other) = upstreams.least_loaded(self.pool, Some(place.authority())) {
                 place = other;
                 sent = upstreams.send(head, payload.clone(), &place).await;
@@ -286,7 +286,7 @@ impl Call<'_> {
             NoResponse::Unreachable(why) => (Gone::Unreachable, why),
             NoResponse::Broken(why) => (Gone::Broken, why),
         };
-        self.proxy.complain(self.pool.handle.name(), place.authority().as_str(), &why);
+        self.proxy.complain(self.pool.handle.name(), place.authority().as_str(), &why, onward);
         Err(Failed::Gone(gone, None))
     }
 

@@ -19,6 +19,7 @@ use super::options::ProxyOptions;
 use super::problem::Fault;
 use super::room::Room;
 use super::state::Gateway;
+use super::traces::Onward;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
@@ -59,11 +60,12 @@ impl Proxy {
     }
 
     /// Says that an endpoint failed, unless something like it was said just now.
-    fn complain(&self, pool: &str, endpoint: &str, why: &str) {
+    fn complain(&self, pool: &str, endpoint: &str, why: &str, onward: Option<&Onward>) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_none_or(|at| at.elapsed() >= SAID_EVERY) {
             *said = Some(Instant::now());
-            tracing::warn!(pool, endpoint, why, "proxy: no answer from an endpoint");
+            let (trace_id, span_id) = onward.map(Onward::ids).unwrap_or_default();
+            tracing::warn!(pool, endpoint, why, trace_id, span_id, "proxy: no answer from an endpoint");
         }
     }
 }

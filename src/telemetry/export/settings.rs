@@ -1,8 +1,16 @@
 //! The standard `OTEL_*` variables, as far as they concern traces.
 
-use crate::json::resource;
+use crate::json::{percent_decoded, resource};
 use crate::sampler::{Sampler, SamplerError};
+use http::{HeaderName, HeaderValue};
 use std::time::Duration;
+
+/// A day: more is meant for something else, and would overrun the clock.
+const MILLIS_MAX: u64 = 86_400_000;
+const MILLIS: &str = "milliseconds, a whole number from 1 to 86400000";
+/// Some gigabytes of spans.
+const SPANS_MAX: u64 = 10_000_000;
+const SPANS: &str = "a whole number from 1 to 10000000";
 
 /// How spans travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +97,10 @@ impl Settings {
             (None, None, Protocol::Http) => "http://localhost:4318/v1/traces".to_owned(),
         };
         let mut settings = Settings::to(endpoint, protocol);
-        let headers = get("OTEL_EXPORTER_OTLP_TRACES_HEADERS").or_else(|| get("OTEL_EXPORTER_OTLP_HEADERS"));
-        settings.headers = pairs(headers.as_deref().unwrap_or_default());
+        let headers = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+        if let Some((name, text)) = headers.into_iter().find_map(|name| Some((name, get(name)?))) {
+            settings.headers = pairs(name, &text)?;
+        }
         settings.sampler =
             Sampler::read(get("OTEL_TRACES_SAMPLER").as_deref(), get("OTEL_TRACES_SAMPLER_ARG").as_deref())?;
         settings.resource = resource(get);
@@ -98,14 +108,14 @@ impl Settings {
             (&["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"][..], &mut settings.timeout),
             (&["OTEL_BSP_SCHEDULE_DELAY"][..], &mut settings.delay),
         ] {
-            if let Some(millis) = number(&get, names)? {
+            if let Some(millis) = number(&get, names, MILLIS_MAX, MILLIS)? {
                 *of = Duration::from_millis(millis);
             }
         }
-        if let Some(most) = number(&get, &["OTEL_BSP_MAX_QUEUE_SIZE"])? {
+        if let Some(most) = number(&get, &["OTEL_BSP_MAX_QUEUE_SIZE"], SPANS_MAX, SPANS)? {
             settings.queue_max = usize::try_from(most).unwrap_or(usize::MAX);
         }
-        if let Some(most) = number(&get, &["OTEL_BSP_MAX_EXPORT_BATCH_SIZE"])? {
+        if let Some(most) = number(&get, &["OTEL_BSP_MAX_EXPORT_BATCH_SIZE"], SPANS_MAX, SPANS)? {
             settings.batch_max = usize::try_from(most).unwrap_or(usize::MAX);
         }
         settings.batch_max = settings.batch_max.min(settings.queue_max);
@@ -156,25 +166,40 @@ fn checked(name: &'static str, url: String) -> Result<String, SettingsError> {
 fn number(
     get: &impl Fn(&str) -> Option<String>,
     names: &[&'static str],
+    most: u64,
+    allowed: &'static str,
 ) -> Result<Option<u64>, SettingsError> {
     for name in names {
         if let Some(text) = get(name) {
             return match text.parse::<u64>() {
-                Ok(number) if number > 0 => Ok(Some(number)),
-                _ => Err(refused(name, &text, "a whole number above 0")),
+                Ok(number) if number > 0 && number <= most => Ok(Some(number)),
+                _ => Err(refused(name, &text, allowed)),
             };
         }
     }
     Ok(None)
 }
 
-/// `key=value` by commas; what has another shape is left out, as the standard says.
-fn pairs(text: &str) -> Vec<(String, String)> {
-    let pair = |pair: &str| {
-        let (key, value) = pair.split_once('=')?;
-        Some((key.trim().to_ascii_lowercase(), value.trim().to_owned()))
-    };
-    text.split(',').filter_map(pair).filter(|(key, _)| !key.is_empty()).collect()
+/// `key=value` by commas, values perhaps percent-encoded; what has another shape is left out, as the standard says. What no header
+/// may be is a mistake: left out, it would be missed at the receiver, as a refusal that nobody understands.
+fn pairs(name: &'static str, text: &str) -> Result<Vec<(String, String)>, SettingsError> {
+    let mut found = Vec::new();
+    for (key, value) in text.split(',').filter_map(|pair| pair.split_once('=')) {
+        let (key, value) = (key.trim().to_ascii_lowercase(), percent_decoded(value.trim()));
+        if key.is_empty() {
+            continue;
+        }
+        if HeaderName::try_from(&key).is_err() || HeaderValue::try_from(&value).is_err() {
+            // The value may be a secret.
+            return Err(refused(
+                name,
+                &format!("{key}=…"),
+                "names and values that headers may have, key=value by commas",
+            ));
+        }
+        found.push((key, value));
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -233,10 +258,27 @@ mod tests {
     }
 
     #[test]
+    fn nonsense_is_named_and_secrets_are_not() {
+        for (name, value) in [
+            ("OTEL_BSP_SCHEDULE_DELAY", "18446744073709551615"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615"),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "-5"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "api key=secret"),
+            ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "key=secret%0Aother"),
+        ] {
+            let error = of(&[(ENDPOINT, "http://c:4318"), (name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("allowed:"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
     fn everything_else_is_read() {
         let settings = of(&[
             (ENDPOINT, "http://c:4318"),
-            ("OTEL_EXPORTER_OTLP_HEADERS", "Api-Key=a=b, x=,broken"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "Api-Key=a=b, x=,broken,authorization=Bearer%20t,=y"),
             ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "250"),
             ("OTEL_BSP_SCHEDULE_DELAY", "100"),
             ("OTEL_BSP_MAX_QUEUE_SIZE", "100"),
@@ -244,7 +286,8 @@ mod tests {
             ("OTEL_SERVICE_NAME", "edge"),
         ]);
         let settings = settings.unwrap().unwrap();
-        assert_eq!(settings.headers, [("api-key".into(), "a=b".into()), ("x".into(), String::new())]);
+        let headers = [("api-key", "a=b"), ("x", ""), ("authorization", "Bearer t")];
+        assert_eq!(settings.headers, headers.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert_eq!(
             (settings.timeout, settings.delay),
             (Duration::from_millis(250), Duration::from_millis(100))

@@ -135,7 +135,7 @@ fn a_request_that_waited_for_its_pool_tells_what_it_waited_for() {
 }
 
 #[test]
-fn refusals_tell_a_429_from_a_503() {
+fn c130_refusals_tell_a_429_from_a_503() {
     let mut log = Log::new(|policy| {
         policy.saturation_budget = Micros(SECOND);
         policy.no_endpoint_budget = Micros(SECOND);
