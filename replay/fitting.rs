@@ -42,21 +42,28 @@ pub struct Args {
     json: bool,
 }
 
-/// The model of a pool's log up to `to`.
+/// The model of a pool's log up to `to`, or up to where it cannot be read on: whoever reads it next will name the place.
 ///
 /// # Errors
-/// A log that cannot be read.
+/// A log that cannot be read at all.
 pub fn of(logs: &Logs, pool: &str, to: Bound) -> Result<PoolModel, SegmentError> {
+    seen(logs, pool, to).map(|(model, _)| model)
+}
+
+/// The same, and why the log could not be read on.
+fn seen(logs: &Logs, pool: &str, to: Bound) -> Result<(PoolModel, Option<SegmentError>), SegmentError> {
     let end = logs.head(pool)?.map_or(0, |head| head.seq);
     let progress = Progress::new(&format!("fit {pool}"), Some(end));
     let reader = logs.reader(pool, Bound::Open, to);
-    let mut seen = Collector::default();
+    let (mut seen, mut damaged) = (Collector::default(), None);
     std::thread::scope(|scope| {
         for batch in Batches::start(scope, reader, 1) {
             let batch = match batch {
                 Ok(batch) => batch,
-                // Whoever reads on will name the place.
-                Err(_) if seen.steps > 0 => break,
+                Err(error) if seen.steps > 0 => {
+                    damaged = Some(error);
+                    break;
+                }
                 Err(error) => return Err(error),
             };
             progress.add(batch.len() as u64);
@@ -66,7 +73,7 @@ pub fn of(logs: &Logs, pool: &str, to: Bound) -> Result<PoolModel, SegmentError>
         }
         Ok(())
     })?;
-    Ok(fit(&seen).unwrap_or_else(PoolModel::of_nothing))
+    Ok((fit(&seen).unwrap_or_else(PoolModel::of_nothing), damaged))
 }
 
 /// Runs `weir-replay fit`.
@@ -87,9 +94,13 @@ fn fitted(args: &Args) -> Result<ExitCode, WhatIfError> {
             pools.join(", ")
         )));
     }
-    let mut objects = serde_json::Map::new();
+    let (mut objects, mut whole) = (serde_json::Map::new(), true);
     for pool in pools {
-        let model = of(&opened.logs, &pool, args.to.unwrap_or_default())?;
+        let (model, damaged) = seen(&opened.logs, &pool, args.to.unwrap_or_default())?;
+        if let Some(error) = &damaged {
+            eprintln!("weir-replay: DAMAGED: {error}; the model of {pool} is of what comes before");
+            whole = false;
+        }
         if let Some(file) = &args.save {
             let text = serde_json::to_string_pretty(&model).map_err(std::io::Error::from)?;
             std::fs::write(file, text + "\n")?;
@@ -103,7 +114,7 @@ fn fitted(args: &Args) -> Result<ExitCode, WhatIfError> {
     if args.json {
         say!("{}", serde_json::Value::Object(objects))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(pool: &str, model: &PoolModel) -> std::io::Result<()> {

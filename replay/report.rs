@@ -73,6 +73,7 @@ pub fn print(report: &PoolReport) -> io::Result<()> {
         }
         Verdict::Violation { seq, what } => say!("  VIOLATION after sequence {seq}: {what}")?,
         Verdict::Unreadable(error) => say!("  DAMAGED: {error}")?,
+        Verdict::Empty => say!("  NOTHING VERIFIED: the log has no steps in this range")?,
     }
     Ok(())
 }
@@ -123,6 +124,7 @@ fn to_json(report: &PoolReport) -> Value {
         Verdict::Digest { seq, with } => json!({ "sequence": seq, "comparedWith": with }),
         Verdict::Violation { seq, what } => json!({ "sequence": seq, "violation": what }),
         Verdict::Unreadable(error) => json!({ "error": error.to_string(), "batch": batch(error) }),
+        Verdict::Empty => json!({ "error": "the log has no steps in this range" }),
     };
     if let (Value::Object(fields), Value::Object(more)) = (&mut value, more) {
         fields.extend(more);
@@ -150,6 +152,7 @@ const fn word(verdict: &Verdict) -> &'static str {
         Verdict::Digest { .. } => "digest-differs",
         Verdict::Violation { .. } => "violation",
         Verdict::Unreadable(_) => "unreadable",
+        Verdict::Empty => "no-steps",
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Verdict {
     },
     /// The log cannot be read (on).
     Unreadable(SegmentError),
+    /// The log has no step in the range that was asked for.
+    Empty,
 }
 
 /// What was found of one pool.
@@ -210,6 +212,10 @@ impl Walk {
     }
 
     fn finish(&mut self) -> Result<(), Verdict> {
+        let whole = self.wanted.from == Bound::Seq(1) && self.wanted.to == Bound::Open;
+        if !self.begun && !whole {
+            return Err(Verdict::Empty);
+        }
         let seq = self.folded.seq();
         self.report.digest = self.folded.digest();
         if self.begun && self.derived.digest() != self.report.digest {

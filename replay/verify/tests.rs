@@ -208,6 +208,25 @@ fn a_trimmed_log_and_a_range_start_from_a_snapshot() {
     assert_eq!(trimmed.digest, whole.digest);
 }
 
+#[test]
+fn a_gap_and_an_empty_range_are_said_and_what_was_done_up_to_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = steps(4_000, KERNEL_BEHAVIOUR);
+    seal(dir.path(), &steps);
+    let files = list(dir.path(), "chat").unwrap();
+    assert!(files.len() >= 3, "{}", files.len());
+    for (from, to) in [(Bound::Seq(9_999), Bound::Open), (Bound::Seq(500), Bound::Seq(100))] {
+        let report = check(dir.path(), Wanted { from, to, across: false });
+        assert!(matches!(report.verdict, Verdict::Empty), "{report:?}");
+    }
+
+    std::fs::remove_file(&files[1].path).unwrap();
+    let report = check(dir.path(), ALL);
+    let Verdict::Unreadable(error) = &report.verdict else { panic!("{report:?}") };
+    assert!(error.to_string().contains(&files[1].first_seq.to_string()), "{error}");
+    assert_eq!(report.compared, (1, files[1].first_seq - 1), "{error}");
+}
+
 /// Measures: `cargo test --release -p weir-replay -- --ignored --nocapture speed`
 #[test]
 #[ignore = "a measurement"]
