@@ -49,6 +49,8 @@ pub enum Bench {
     Query,
     /// Bytes of the log per request and per hour of observation: encoded, hot, sealed.
     Volume,
+    /// No measurement: makes a long log in virtual time, for `query --data` and for weir-replay.
+    Make,
 }
 
 /// How long a bench may take, and of what.
@@ -94,6 +96,7 @@ pub fn run(bench: Bench, budget: Budget) -> Result<Findings, BenchError> {
         Bench::Qos => qos::run(budget),
         Bench::Traces => traces::run(budget),
         Bench::Query => query::run(None, budget),
+        Bench::Make => Err(BenchError("make wants a directory: --data DIR".to_owned())),
         Bench::Gateway => gateway::run(budget),
     }
 }

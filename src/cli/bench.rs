@@ -1,7 +1,9 @@
 //! `weir bench`: measurements, each beside its reference from the same run.
 
+use crate::bench::query::maker::{self, Wanted};
 use crate::bench::{self, Bench, Budget, Face};
-use std::path::PathBuf;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_log::output::say;
@@ -28,9 +30,15 @@ pub struct Args {
     #[arg(long, requires = "live")]
     keep: Option<PathBuf>,
     /// Of the bench query, the data directory of a stopped server in place of a log that is made; its projections are
-    /// folded anew.
+    /// folded anew. Of make, the directory to be made.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Of make: how many requests, about.
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    requests: u64,
+    /// Of make: over how many hours of virtual time, about.
+    #[arg(long, default_value_t = 36.0)]
+    hours: f64,
 }
 
 /// Runs `weir bench`.
@@ -45,10 +53,11 @@ pub fn run(args: Args) -> ExitCode {
     if args.live && args.name != Bench::Eviction {
         return failed(&"--live is for the bench eviction");
     }
-    if args.data.is_some() && args.name != Bench::Query {
-        return failed(&"--data is for the bench query");
+    if args.data.is_some() && !matches!(args.name, Bench::Query | Bench::Make) {
+        return failed(&"--data is for the bench query and for make");
     }
     let found = match (&args.data, args.live) {
+        (Some(data), _) if args.name == Bench::Make => return make(data, &args),
         (Some(data), _) => bench::query::run(Some(data), budget),
         (None, true) => bench::eviction::run_live(budget, args.keep.as_deref()),
         (None, false) => bench::run(args.name, budget),
@@ -59,6 +68,33 @@ pub fn run(args: Args) -> ExitCode {
     };
     let said = if args.json { say(format!("{}\n", findings.json())) } else { say(findings.table()) };
     said.map_or_else(|e| failed(&e), |()| ExitCode::SUCCESS)
+}
+
+/// Makes a log, with its progress shown.
+fn make(data: &Path, args: &Args) -> ExitCode {
+    if !(args.hours.is_finite() && args.hours > 0.0) {
+        return failed(&format!("--hours {}: a number above 0", args.hours));
+    }
+    let style =
+        ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} requests, {elapsed}, eta {eta}");
+    let bar =
+        ProgressBar::new(args.requests).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let wanted = Wanted { requests: args.requests, rate: args.requests as f64 / args.hours / 3_600.0 };
+    let made = maker::make(data, wanted, |requests| bar.set_position(requests));
+    bar.finish_and_clear();
+    match made {
+        Ok(made) => {
+            let hours = made.seconds / 3_600.0;
+            let line = format!(
+                "{} requests, {} steps, {hours:.1} h in {}\n",
+                made.requests,
+                made.steps,
+                data.display()
+            );
+            say(line).map_or_else(|e| failed(&e), |()| ExitCode::SUCCESS)
+        }
+        Err(error) => failed(&error),
+    }
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {

@@ -9,10 +9,10 @@ use async_graphql::dynamic::{ObjectAccessor, ResolverContext, ValueAccessor};
 use async_graphql::{Context, Value};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_kernel::Micros;
 use weir_log::describe::parse_time;
-use weir_projection::{Moment, PoolProjection, Projections, Work};
+use weir_projection::{Found as StateFound, Moment, PoolProjection, Projections, Work};
 
 /// The pool of questions that name none, where there is more than one.
 const DEFAULT_POOL: &str = "default";
@@ -24,6 +24,15 @@ pub struct Terms {
     pub pools: Option<BTreeSet<String>>,
     /// Bounds of the work.
     pub work: Work,
+    /// The last state of the past that was found, and of which pool: what is in it is asked for right after it.
+    state: Arc<Mutex<Option<(String, Arc<StateFound>)>>>,
+}
+
+impl Terms {
+    /// For a caller who may see these pools (none: all), with these bounds of the work.
+    pub fn new(pools: Option<BTreeSet<String>>, work: Work) -> Terms {
+        Terms { pools, work, state: Arc::default() }
+    }
 }
 
 /// An answer.
@@ -67,12 +76,33 @@ impl<'a> Ask<'a> {
     /// A mistake of ours.
     pub fn of(ctx: &'a ResolverContext<'a>) -> Result<Ask<'a>, Fault> {
         let (projections, terms) = carried(ctx.ctx)?;
+        // Here too, so that no number of small fields goes on when the time is over.
+        terms.work.check()?;
         Ok(Ask { args: &ctx.args, parent: ctx.parent_value.as_value(), projections, terms })
     }
 
     /// The bounds of the work.
     pub fn work(&self) -> &'a Work {
         &self.terms.work
+    }
+
+    /// The state of a pool at a moment; found once for all that is asked of it.
+    ///
+    /// # Errors
+    /// As [`PoolProjection::state_at`].
+    pub fn state_at(&self, pool: &PoolProjection, moment: Moment) -> Result<Arc<StateFound>, Fault> {
+        let mut last = self.terms.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some((name, found)), Moment::Seq(seq)) = (&*last, moment)
+            && name == pool.name()
+            && found.state.seq() == seq
+        {
+            return Ok(found.clone());
+        }
+        // Let go of the one before first: there is never more than one.
+        *last = None;
+        let found = Arc::new(pool.state_at(moment, self.work())?);
+        *last = Some((pool.name().to_owned(), found.clone()));
+        Ok(found)
     }
 
     /// The read models.
@@ -138,14 +168,14 @@ impl<'a> Ask<'a> {
         self.arg(name).map(|value| number_of(name, &value)).transpose()
     }
 
-    /// How many are asked for.
+    /// How many are asked for; none is allowed.
     ///
     /// # Errors
-    /// Zero, or more than `most`.
+    /// More than `most`, or below zero.
     pub fn count(&self, name: &'static str, most: usize) -> Result<Option<usize>, Fault> {
         let Some(count) = self.number(name)? else { return Ok(None) };
         match usize::try_from(count) {
-            Ok(count) if (1..=most).contains(&count) => Ok(Some(count)),
+            Ok(count) if count <= most => Ok(Some(count)),
             _ => {
                 let found = format!("{name}: {count}");
                 Err(Fault::Limit { code: "PAGE_TOO_LARGE", what: "the page", found, limit: most })

@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::request::budget_name;
 use crate::values::span;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use weir_kernel::{
     BudgetKind, Event, Fairness, LimitKind, Micros, Ordering, Outcome, Regime, RequestId, State, Step, fold,
 };
@@ -108,7 +109,7 @@ fn budget(pool: &PoolProjection, row: &Row, work: &Work) -> Result<Option<Value>
     let behind = |id: RequestId| {
         id.0 > row.id && state.queued_request(id).is_some_and(|queued| queued.priority == row.priority)
     };
-    let waits: Vec<RequestId> = state.queued_requests().filter(|id| behind(*id)).collect();
+    let waits: BTreeSet<RequestId> = state.queued_requests().filter(|id| behind(*id)).collect();
     if !strict || waits.is_empty() {
         return Ok(None);
     }
@@ -152,7 +153,7 @@ fn budget(pool: &PoolProjection, row: &Row, work: &Work) -> Result<Option<Value>
 fn look_ahead(
     pool: &PoolProjection,
     state: &State,
-    waits: &[RequestId],
+    waits: &BTreeSet<RequestId>,
     seq: u64,
     work: &Work,
 ) -> Result<After, Fault> {
@@ -172,7 +173,7 @@ fn look_ahead(
 }
 
 /// What a step after its end says.
-fn take(after: &mut After, step: &Step, waits: &[RequestId]) {
+fn take(after: &mut After, step: &Step, waits: &BTreeSet<RequestId>) {
     for event in &step.events {
         match event {
             Event::Dispatched(dispatched) if waits.contains(&dispatched.request) => {

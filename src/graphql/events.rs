@@ -15,7 +15,7 @@ use weir_log::describe::{
     event_kind, event_kinds, event_request, event_text, input_kind, same_kind, show_time,
 };
 use weir_log::reader::Bound;
-use weir_projection::{PoolProjection, ProjectionError};
+use weir_projection::{Kinds, PoolProjection, ProjectionError, Spot};
 
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 500;
@@ -52,6 +52,11 @@ fn type_of(kind: &str) -> String {
 
 /// An event of a step.
 pub fn found(pool: &str, step: &Step, event: &Event) -> Found {
+    shown_as(pool, Spot { seq: step.seq, at: step.at }, input_kind(&step.input), event)
+}
+
+/// An event of the step there, whose input was of this kind.
+fn shown_as(pool: &str, spot: Spot, input: &str, event: &Event) -> Found {
     let kind = event_kind(event);
     let data = match serde_json::to_value(event).unwrap_or_default() {
         serde_json::Value::Object(fields) => {
@@ -59,16 +64,16 @@ pub fn found(pool: &str, step: &Step, event: &Event) -> Found {
         }
         _ => json!({}),
     };
-    let own = || matches!(event, Event::Enqueued(_) | Event::Rejected(_)).then_some(step.seq);
+    let own = || matches!(event, Event::Enqueued(_) | Event::Rejected(_)).then_some(spot.seq);
     let request = event_request(event).map(|id| id.0).or_else(own);
     Found {
         kind: type_of(kind),
         value: json!({
             "kind": kind,
             "pool": pool,
-            "sequence": step.seq,
-            "time": show_time(step.at),
-            "input": input_kind(&step.input),
+            "sequence": spot.seq,
+            "time": show_time(spot.at),
+            "input": input,
             "requestId": request.map(|id| format!("{pool}-{id}")),
             "text": event_text(event),
             "data": data,
@@ -178,24 +183,106 @@ pub fn page(ask: &Ask<'_>) -> Result<Out, Fault> {
         (None, None, Some(request)) if ask.arg("from").is_none() => Bound::Seq(request.max(1)),
         _ => Bound::Time(from),
     };
-    let mut list = Vec::new();
-    let mut cursor = None;
     let kept = pool.position()?.begun.seq;
     let from = if matches!(from, Bound::Time(_)) && kept > 1 { later(pool, from, kept) } else { from };
-    pool.steps(from, Bound::Open, ask.work(), |step| {
-        if step.at >= to {
+    let kinds = Kinds::named(&wanted.kinds);
+    let mut list = Listed { list: Vec::new(), count, last: 0 };
+    // What is noted is found without a look at the rest; the log has what came since.
+    let from = if wanted.request.is_none() && kinds.are_noted() {
+        if let Bound::Seq(first) = from
+            && first < kept
+            && kept > 1
+        {
+            let (pool, wanted) = (pool.name().to_owned(), format!("sequence {first}"));
+            return Err(ProjectionError::Trimmed { pool, wanted, from: kept }.into());
+        }
+        let at = noted(ask, pool, kinds, (from, to), &mut list)?;
+        match from {
+            Bound::Seq(first) => Bound::Seq(first.max(at.seq + 1)),
+            _ if at.at < to => Bound::Seq(at.seq + 1),
+            // Whatever comes is later.
+            _ => return Ok(list.page()),
+        }
+    } else {
+        from
+    };
+    if !list.is_full() {
+        let until = last_of(ask, pool, wanted.request)?;
+        pool.steps(from, until, ask.work(), |step| {
+            if step.at >= to {
+                return Ok(false);
+            }
+            let events = step.events.iter().filter(|event| wanted.holds(&step, event));
+            list.take(step.seq, events.map(|event| found(pool.name(), &step, event)));
+            Ok(!list.is_full())
+        })?;
+    }
+    Ok(list.page())
+}
+
+/// A page that fills. A step is shown whole, so that a cursor can be its number.
+struct Listed {
+    list: Vec<Found>,
+    count: usize,
+    last: u64,
+}
+
+impl Listed {
+    fn is_full(&self) -> bool {
+        self.list.len() >= self.count
+    }
+
+    fn take(&mut self, seq: u64, events: impl Iterator<Item = Found>) {
+        self.last = seq;
+        self.list.extend(events);
+    }
+
+    fn page(self) -> Out {
+        let cursor = (self.is_full() && self.last > 0).then(|| self.last.to_string());
+        Out::EventPage(self.list, cursor)
+    }
+}
+
+/// What the read models have noted of these kinds; gives how far they are.
+fn noted(
+    ask: &Ask<'_>,
+    pool: &PoolProjection,
+    kinds: Kinds,
+    (from, to): (Bound, Micros),
+    list: &mut Listed,
+) -> Result<Spot, Fault> {
+    let (first, since) = match from {
+        Bound::Open => (0, Micros::ZERO),
+        Bound::Seq(first) => (first, Micros::ZERO),
+        Bound::Time(since) => (0, since),
+    };
+    let at = pool.notes(kinds, (first, since, to), ask.work(), |note| {
+        if list.is_full() && note.spot.seq != list.last {
             return Ok(false);
         }
-        // A step is shown whole, so that a cursor can be its number.
-        let events = step.events.iter().filter(|event| wanted.holds(&step, event));
-        list.extend(events.map(|event| found(pool.name(), &step, event)));
-        if list.len() >= count {
-            cursor = Some(step.seq.to_string());
-            return Ok(false);
-        }
+        let event = shown_as(pool.name(), note.spot, note.input(), &note.event);
+        list.take(note.spot.seq, std::iter::once(event));
         Ok(true)
     })?;
-    Ok(Out::EventPage(list, cursor))
+    Ok(at)
+}
+
+/// The last step that may say something of a request: the one that settled it.
+fn last_of(ask: &Ask<'_>, pool: &PoolProjection, request: Option<u64>) -> Result<Bound, Fault> {
+    let Some(id) = request else { return Ok(Bound::Open) };
+    let known = pool.at().seq;
+    Ok(match pool.request(id, ask.work())? {
+        Some(row) => settled(&row),
+        None if id <= known => Bound::Seq(id),
+        None => Bound::Open,
+    })
+}
+
+/// Where a request is settled; open as long as it is not.
+fn settled(row: &weir_projection::Row) -> Bound {
+    let ends = [row.end.as_ref().map(|end| end.spot.seq), lease_end(row)];
+    let last = if row.is_over() { ends.into_iter().flatten().max() } else { None };
+    last.map_or(Bound::Open, Bound::Seq)
 }
 
 /// A time before what is kept means: from the first step that is.
@@ -211,11 +298,8 @@ pub fn of_request(ask: &Ask<'_>) -> Result<Out, Fault> {
     let (pool, row) = request::parent(ask)?;
     let count = ask.count("first", OF_REQUEST)?.unwrap_or(OF_REQUEST);
     let wanted = Wanted { kinds: Vec::new(), request: Some(row.id) };
-    let ends = [row.end.as_ref().map(|end| end.spot.seq), lease_end(&row)];
-    let last = if row.is_over() { ends.into_iter().flatten().max() } else { None };
-    let to = last.map_or(Bound::Open, Bound::Seq);
     let mut list = Vec::new();
-    pool.steps(Bound::Seq(row.id), to, ask.work(), |step| {
+    pool.steps(Bound::Seq(row.id), settled(&row), ask.work(), |step| {
         let events = step.events.iter().filter(|event| wanted.holds(&step, event));
         list.extend(events.map(|event| found(pool.name(), &step, event)));
         Ok::<_, ProjectionError>(list.len() < count)

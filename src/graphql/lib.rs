@@ -23,6 +23,7 @@ mod state;
 mod table;
 mod values;
 mod watch;
+mod workers;
 
 pub use ask::Terms;
 pub use async_graphql::Value;

@@ -6,7 +6,7 @@ use crate::values::{self, hold, ms, ratio, time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weir_kernel::{BudgetKind, BudgetSource, LeaseEnd, Micros, Outcome, Reason, Regime, SpentBudget};
-use weir_projection::{Filter, Key, Order, Page, PoolProjection, Row, Rows};
+use weir_projection::{Filter, Key, Order, Page, PoolProjection, ProjectionError, Row, Rows};
 
 /// Requests of one page at the most.
 pub const PAGE_MAX: usize = 200;
@@ -51,7 +51,7 @@ pub fn parent<'a>(ask: &Ask<'a>) -> Result<(&'a Arc<PoolProjection>, Row), Fault
     let (pool, number) = parse_id(ask.of_parent("id")?)?;
     let pool = ask.pool_named(pool)?;
     let row = pool.request(number, ask.work())?;
-    row.map(|row| (pool, row)).ok_or_else(|| crate::schema::missing("the request"))
+    row.map(|row| (pool, row)).ok_or_else(|| not_kept(pool, &format!("request {number}")))
 }
 
 fn filter(ask: &Ask<'_>) -> Result<Filter, Fault> {
@@ -86,6 +86,22 @@ fn parse_cursor(ask: &Ask<'_>, name: &'static str) -> Result<Option<Key>, Fault>
     key.map(Some).ok_or_else(|| wrong(name, &text, "a cursor of an earlier page"))
 }
 
+/// Retention has removed it.
+fn not_kept(pool: &PoolProjection, wanted: &str) -> Fault {
+    let from = pool.position().map_or(0, |position| position.begun.seq);
+    ProjectionError::Trimmed { pool: pool.name().to_owned(), wanted: wanted.to_owned(), from }.into()
+}
+
+/// A cursor names a request: where that is not kept any more, a page behind it would have a gap that nobody sees.
+fn is_kept(ask: &Ask<'_>, pool: &PoolProjection, cursor: Option<Key>) -> Result<(), Fault> {
+    let Some((_, id)) = cursor else { return Ok(()) };
+    let begun = pool.position()?.begun.seq;
+    if begun > 1 && id < begun && pool.request(id, ask.work())?.is_none() {
+        return Err(not_kept(pool, &format!("request {id}, which this cursor names,")));
+    }
+    Ok(())
+}
+
 /// `Query.requests`.
 pub fn connection(ask: &Ask<'_>) -> Result<Out, Fault> {
     let pool = ask.pool()?;
@@ -95,6 +111,8 @@ pub fn connection(ask: &Ask<'_>) -> Result<Out, Fault> {
         return Err(wrong("last", "first and last", "one of them"));
     }
     let (after, before) = (parse_cursor(ask, "after")?, parse_cursor(ask, "before")?);
+    is_kept(ask, pool, after)?;
+    is_kept(ask, pool, before)?;
     let limit = first.or(last).unwrap_or(PAGE);
     let page = Page { after, before, limit, backwards: last.is_some() };
     let Rows { rows, more } = pool.requests(&filter, order, page, ask.work())?;

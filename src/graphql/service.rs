@@ -1,11 +1,13 @@
 //! Answers questions: from the bytes of a request to the bytes of an answer, within all limits.
 //!
-//! Work is done on the thread of the caller, which may block. Not here: HTTP, and who may ask what (the gateway).
+//! Work is done on the thread of the caller, which may block, or on threads for it (`workers.rs`). Not here: HTTP, and
+//! who may ask what (the gateway).
 
 use crate::ask::Terms;
 use crate::fault::Fault;
 use crate::limits::{Limits, check_nesting};
 use crate::schema;
+use crate::workers::Workers;
 use async_graphql::dynamic::Schema;
 use async_graphql::parser::parse_query;
 use async_graphql::parser::types::OperationType;
@@ -19,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio_stream::{Stream, StreamExt};
 use weir_projection::{Projections, Work};
 
@@ -29,7 +32,7 @@ pub struct Options {
     pub limits: Limits,
     /// How long one may take.
     pub timeout: Duration,
-    /// How many are answered at once.
+    /// How many are answered at once; one more is refused.
     pub at_once: usize,
     /// How many subscriptions there may be.
     pub subscriptions: usize,
@@ -47,6 +50,7 @@ pub struct Service {
     schema: Schema,
     projections: Arc<Projections>,
     options: Arc<Options>,
+    workers: Arc<Workers>,
     running: Arc<AtomicUsize>,
     subscribed: Arc<AtomicUsize>,
     connected: Arc<AtomicUsize>,
@@ -79,14 +83,17 @@ impl Service {
     /// Over these read models.
     ///
     /// # Errors
-    /// A schema that cannot be built: a mistake of ours.
+    /// A schema that cannot be built, which is a mistake of ours; no thread.
     pub fn new(projections: Arc<Projections>, options: Options) -> Result<Service, Fault> {
         let built = schema::build(options.limits.introspection)
             .map_err(|error| Fault::Internal(error.to_string()))?;
+        let workers = Workers::start(options.at_once)
+            .map_err(|error| Fault::Internal(format!("no thread to answer questions: {error}")))?;
         Ok(Service {
             schema: built,
             projections,
             options: Arc::new(options),
+            workers: Arc::new(workers),
             running: Arc::default(),
             subscribed: Arc::default(),
             connected: Arc::default(),
@@ -105,19 +112,37 @@ impl Service {
 
     /// Terms for a caller who may see these pools (none: all); its work is bounded by the limit of time.
     pub fn terms(&self, pools: Option<BTreeSet<String>>) -> Terms {
-        Terms { pools, work: Work::within(self.options.timeout) }
+        Terms::new(pools, Work::within(self.options.timeout))
     }
 
     /// Answers the body of a request: one question, or a list of them. Blocks.
     pub fn answer(&self, body: &[u8], terms: &Terms) -> Vec<u8> {
-        match self.try_answer(body, terms) {
-            Ok(answer) => answer,
-            Err(fault) => encode(&refusal(fault)),
-        }
+        let answer =
+            Place::take(&self.running, self.options.at_once).and_then(|_place| self.try_answer(body, terms));
+        answer.unwrap_or_else(|fault| encode(&refusal(fault)))
+    }
+
+    /// The same on a thread that is there for it; none if that failed.
+    pub async fn answer_elsewhere<B>(&self, body: B, terms: Terms) -> Option<Vec<u8>>
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        let place = match Place::take(&self.running, self.options.at_once) {
+            Ok(place) => place,
+            Err(fault) => return Some(encode(&refusal(fault))),
+        };
+        let (to, answer) = oneshot::channel();
+        let service = self.clone();
+        let given = self.workers.give(move || {
+            let answer = service.try_answer(body.as_ref(), &terms);
+            // Free before the answer is heard, so that who asks one after the other always finds it.
+            drop(place);
+            let _ = to.send(answer.unwrap_or_else(|fault| encode(&refusal(fault))));
+        });
+        if given { answer.await.ok() } else { None }
     }
 
     fn try_answer(&self, body: &[u8], terms: &Terms) -> Result<Vec<u8>, Fault> {
-        let _place = Place::take(&self.running, self.options.at_once)?;
         let limits = &self.options.limits;
         let too_long = |found: usize| Fault::Limit {
             code: "REQUEST_TOO_LARGE",

@@ -64,7 +64,7 @@ fn pause(state: &State) -> Option<Value> {
 pub fn at(ask: &Ask<'_>) -> Result<Out, Fault> {
     let pool = ask.pool()?;
     let moment = ask.moment(pool)?;
-    let found = pool.state_at(moment, ask.work())?;
+    let found = ask.state_at(pool, moment)?;
     let state = &found.state;
     let as_of = match moment {
         Moment::Time(at) => at.min(pool.at().at).max(state.now()),
@@ -165,7 +165,7 @@ fn endpoints(state: &State) -> Vec<Value> {
 fn parent<T>(ask: &Ask<'_>, look: impl FnOnce(&State, &str, Micros) -> T) -> Result<T, Fault> {
     let name = ask.of_parent("pool")?;
     let pool = ask.pool_named(name)?;
-    let found = pool.state_at(Moment::Seq(ask.number_of_parent("sequence")?), ask.work())?;
+    let found = ask.state_at(pool, Moment::Seq(ask.number_of_parent("sequence")?))?;
     let as_of = parse_time(ask.of_parent("asOf")?).unwrap_or_else(|_| found.state.now());
     Ok(look(&found.state, name, as_of))
 }

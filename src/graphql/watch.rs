@@ -8,6 +8,7 @@ use crate::events::{self, Found, Wanted};
 use crate::fault::Fault;
 use crate::schema::{event, field_value};
 use crate::state::pool_value;
+use crate::workers;
 use async_graphql::Result;
 use async_graphql::dynamic::{FieldValue, ResolverContext, SubscriptionFieldFuture};
 use std::marker::PhantomData;
@@ -74,9 +75,12 @@ fn begin<'a>(events: bool, ctx: &ResolverContext<'a>) -> std::result::Result<Hea
     let told = behind.clone();
     let builder = std::thread::Builder::new().name("weir-subscription".to_owned());
     let all = ask.projections().clone();
-    let run = move || match wanted {
-        Some(wanted) => follow(&pool, &wanted, &to, (&told, &all)),
-        None => look(&pool, &to, &all),
+    let run = move || {
+        workers::yield_to_others();
+        match wanted {
+            Some(wanted) => follow(&pool, &wanted, &to, (&told, &all)),
+            None => look(&pool, &to, &all),
+        }
     };
     builder.spawn(run).map_err(|error| Fault::Internal(format!("no thread: {error}")))?;
     Ok(Heard { messages, behind, life: PhantomData })

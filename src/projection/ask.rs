@@ -2,8 +2,9 @@
 //! moment. Not here: requests (`query.rs`).
 
 use crate::bucket::Bucket;
+use crate::commit::numbered;
 use crate::db::Kind;
-use crate::episode::Episode;
+use crate::episode::{Episode, EpisodeKind};
 use crate::error::ProjectionError;
 use crate::pool::PoolProjection;
 use crate::record::{Decided, PolicyBegan, RegimeBegan, Revocation};
@@ -115,7 +116,9 @@ impl PoolProjection {
             true
         };
         let mut going = true;
-        self.db.range(self.name(), Kind::Regime, 0..=u64::MAX, |_, regime| {
+        let before = numbered(self.seq_before(from)?, 0).saturating_sub(1);
+        let first = self.db.last_to(self.name(), Kind::Regime, before)?.unwrap_or(0);
+        self.db.range(self.name(), Kind::Regime, first..=u64::MAX, |_, regime| {
             work.check()?;
             going = take(regime);
             Ok(going)
@@ -157,7 +160,8 @@ impl PoolProjection {
         let unwritten = self.read().folder.closed.decided.clone();
         let mut found: Vec<Decided> = Vec::new();
         let within = |decided: &Decided| decided.spot.at >= from && decided.spot.at < to;
-        self.db.range(self.name(), Kind::Reclamation, 0..=u64::MAX, |_, decided: Decided| {
+        let first = self.first_decided(from, work)?;
+        self.db.range(self.name(), Kind::Reclamation, first..=u64::MAX, |_, decided: Decided| {
             work.check()?;
             let going = decided.spot.at < to && found.len() < limit;
             if going && within(&decided) {
@@ -169,6 +173,29 @@ impl PoolProjection {
         found.extend(unwritten.into_iter().filter(|d| d.decision.number > last && within(d)));
         found.truncate(limit);
         Ok(found)
+    }
+
+    /// A sequence at or before the first step at or after `at`, from the buckets: it need not be the nearest.
+    fn seq_before(&self, at: Micros) -> Result<u64, ProjectionError> {
+        let Some(start) = self.db.last_to(self.name(), Kind::Fine, at.0)? else { return Ok(0) };
+        let bucket: Option<Bucket> = self.db.get(self.name(), Kind::Fine, start)?;
+        Ok(bucket.map_or(0, |bucket| bucket.first_seq))
+    }
+
+    /// The number of the first written decision at or after `from`: they follow each other in time.
+    fn first_decided(&self, from: Micros, work: &Work) -> Result<u64, ProjectionError> {
+        let Some((mut low, high)) = self.db.ends(self.name(), Kind::Reclamation)? else { return Ok(0) };
+        let mut high = high + 1;
+        while low < high {
+            work.check()?;
+            let middle = low + (high - low) / 2;
+            let decided: Option<Decided> = self.db.get(self.name(), Kind::Reclamation, middle)?;
+            match decided {
+                Some(decided) if decided.spot.at < from => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
     }
 
     /// A reclamation decision by its number.
@@ -233,13 +260,21 @@ impl PoolProjection {
             let seen = &inner.folder.seen;
             inner.folder.closed.episodes.iter().cloned().chain(seen.episodes.open(seen.at)).collect()
         };
-        self.db.range(self.name(), Kind::Episode, 0..=u64::MAX, |_, episode: Episode| {
-            work.check()?;
-            if touches(&episode) {
-                found.push(episode);
-            }
-            Ok(found.len() < limit)
-        })?;
+        let before = self.seq_before(from)?.saturating_sub(1);
+        for kind in EpisodeKind::ALL {
+            // Those of a kind do not overlap, so of those that began before only the last can touch the span.
+            let (least, most) = (kind.number(0), kind.number(u64::MAX));
+            let first = self.db.last_to(self.name(), Kind::Episode, kind.number(before))?;
+            let (first, had) = (first.unwrap_or(0).max(least), found.len());
+            self.db.range(self.name(), Kind::Episode, first..=most, |_, episode: Episode| {
+                work.check()?;
+                let going = episode.from.at < to && found.len() - had < limit;
+                if going && touches(&episode) {
+                    found.push(episode);
+                }
+                Ok(going)
+            })?;
+        }
         for episode in unwritten.into_iter().filter(touches) {
             if !found.iter().any(|other| (other.from, other.kind) == (episode.from, episode.kind)) {
                 found.push(episode);

@@ -2,6 +2,7 @@
 //! a question passes over what cannot answer it.
 
 use crate::error::Spot;
+use crate::ids::{Ids, hash};
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -9,10 +10,6 @@ use weir_kernel::Micros;
 
 /// Rows in a full chunk.
 pub const ROWS: usize = 512;
-
-/// Words of the filter of request ids: 2 × 512 entries, 16 bits each.
-const ID_WORDS: usize = 256;
-const ID_HASHES: u64 = 5;
 
 /// What is stored of a chunk.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,21 +48,6 @@ pub struct Zone {
     pub priorities: (i32, i32),
     /// A filter of flows, objectives and models.
     pub names: [u64; 4],
-}
-
-/// Which requests a chunk may hold, by number and by the caller's id.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ids(Vec<u64>);
-
-/// FNV-1a, spread once more.
-pub fn hash(bytes: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in bytes {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash ^= hash >> 32;
-    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ (hash >> 29)
 }
 
 /// The bits of a name in [`Zone::names`].
@@ -114,49 +96,6 @@ fn widen<T: Ord + Copy>(first: bool, range: &mut (T, T), value: T) {
     *range = if first { (value, value) } else { (range.0.min(value), range.1.max(value)) };
 }
 
-impl Ids {
-    fn of(rows: &[Row]) -> Ids {
-        let mut words = vec![0; ID_WORDS];
-        for row in rows {
-            set(&mut words, hash(&row.id.to_be_bytes()));
-            if !row.caller_id.is_empty() {
-                set(&mut words, hash(row.caller_id.as_bytes()));
-            }
-        }
-        Ids(words)
-    }
-
-    /// May it hold the request with this number?
-    pub fn may_hold(&self, id: u64) -> bool {
-        self.has(hash(&id.to_be_bytes()))
-    }
-
-    /// May it hold a request with this id of its caller?
-    pub fn may_hold_caller(&self, caller_id: &str) -> bool {
-        self.has(hash(caller_id.as_bytes()))
-    }
-
-    fn has(&self, hash: u64) -> bool {
-        places(hash, self.0.len()).all(|(word, bit)| self.0.get(word).is_some_and(|word| word & bit != 0))
-    }
-}
-
-fn set(words: &mut [u64], hash: u64) {
-    for (word, bit) in places(hash, words.len()) {
-        if let Some(word) = words.get_mut(word) {
-            *word |= bit;
-        }
-    }
-}
-
-fn places(hash: u64, words: usize) -> impl Iterator<Item = (usize, u64)> {
-    let step = (hash >> 33) | 1;
-    (0..ID_HASHES).map(move |turn| {
-        let at = hash.wrapping_add(turn.wrapping_mul(step)) % (words.max(1) as u64 * 64);
-        ((at / 64) as usize, 1 << (at % 64))
-    })
-}
-
 impl Chunk {
     /// Packs rows; `first` is the place of the first one among all rows.
     pub fn pack(first: u64, rows: Vec<Row>) -> (Chunk, Zone, Ids) {
@@ -195,6 +134,7 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{of_caller, of_number};
     use crate::row::{End, Finish, Lease, Queue};
     use weir_kernel::{BudgetSource, LeaseEnd, Outcome, Regime};
 
@@ -256,9 +196,9 @@ mod tests {
         assert_eq!(zone.outcomes, 1 << Outcome::Dispatched as u16);
         assert_eq!(zone.last_seq, 909);
         for row in &rows {
-            assert!(ids.may_hold(row.id) && ids.may_hold_caller(&row.caller_id));
+            assert!(ids.may_hold(of_number(row.id)) && ids.may_hold(of_caller(&row.caller_id)));
         }
-        let others = (10_000..20_000).filter(|id| ids.may_hold(*id)).count();
+        let others = (10_000..20_000).filter(|id| ids.may_hold(of_number(*id))).count();
         assert!(others < 100, "{others} of 10,000 pass the filter of five");
         let bytes = crate::db::encode(&chunk);
         let (read, _): (Chunk, usize) =

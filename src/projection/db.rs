@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 /// The version of what is stored. Any other is thrown away and folded again from the log.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Bytes of one value: a leaf of sled holds up to 16, and beyond 128 KiB it would become a file of its own.
 const PART: usize = 7_000;
@@ -26,8 +26,14 @@ pub enum Kind {
     Chunk = b'c',
     /// What a chunk holds, in short.
     Zone = b'z',
-    /// Which requests a chunk holds: a filter.
+    /// Which requests a chunk holds: a filter, until its group is full.
     Ids = b'i',
+    /// The filters of many chunks, on their side.
+    Group = b'g',
+    /// Notes.
+    Notes = b'n',
+    /// What a chunk of notes holds, in short.
+    NoteZone = b'm',
     /// Ten seconds.
     Fine = b'b',
     /// Ten minutes.
@@ -346,6 +352,16 @@ impl Db {
             keys.into_iter().for_each(|key| batch.remove(key));
             self.guarded(|db| db.apply_batch(batch))?;
         }
+    }
+
+    /// The largest number of a record of a kind that is not above this; none if there is none.
+    ///
+    /// # Errors
+    /// What sled says.
+    pub fn last_to(&self, pool: &str, kind: Kind, number: u64) -> Result<Option<u64>, ProjectionError> {
+        let range = key(pool, kind, 0, 0)..=key(pool, kind, number, u16::MAX);
+        self.guarded(|db| Ok(db.range(range).keys().next_back().transpose()?))
+            .map(|key| key.and_then(|key| parsed(&key)).map(|(number, _)| number))
     }
 
     /// Gives the numbers of the records of a kind within a range, in order.

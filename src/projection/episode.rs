@@ -66,6 +66,13 @@ pub struct Episode {
     pub note: String,
 }
 
+impl Episode {
+    /// The number of its record: those of a kind stand together, in the order of their beginnings.
+    pub const fn number(&self) -> u64 {
+        self.kind.number(self.from.seq)
+    }
+}
+
 /// An episode that may still go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
@@ -81,6 +88,23 @@ pub struct Episodes {
 }
 
 impl EpisodeKind {
+    /// All there are.
+    pub const ALL: [EpisodeKind; 8] = [
+        EpisodeKind::Saturation,
+        EpisodeKind::EmptyPool,
+        EpisodeKind::BlindSensor,
+        EpisodeKind::ShedBurst,
+        EpisodeKind::ReclamationStorm,
+        EpisodeKind::Restart,
+        EpisodeKind::Paused,
+        EpisodeKind::LogUnavailable,
+    ];
+
+    /// The number of the record of one that begins with this step.
+    pub const fn number(self, seq: u64) -> u64 {
+        ((self as u64) << 56) | (seq & ((1 << 56) - 1))
+    }
+
     const fn apart(self) -> Micros {
         match self {
             EpisodeKind::ReclamationStorm => STORM_APART,

@@ -5,6 +5,7 @@
 use crate::episode::{Episode, EpisodeKind, Episodes};
 use crate::error::Spot;
 use crate::meter::{Full, Meter};
+use crate::note::{self, Note};
 use crate::record::{Decided, PolicyBegan, RegimeBegan, Revocation};
 use crate::row::{End, Finish, Lease, Queue, Row};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub struct Seen {
     pub written: u64,
     /// Requests that have ended and are in no chunk yet.
     pub pending: Vec<Row>,
+    /// Notes that are in no chunk yet.
+    pub notes: Vec<Note>,
     /// Requests that have not ended.
     pub open: BTreeMap<u64, Row>,
     /// Buckets and what stands.
@@ -163,6 +166,7 @@ impl Folder {
         for event in &step.events {
             self.event(step, spot, hold, event);
         }
+        note::take(step, &mut self.seen.notes);
         self.seen.meter.in_flight(self.state.in_flight());
         self.gauge(step);
         self.hold(spot);

@@ -1,12 +1,14 @@
 //! The read models of one pool: the fold in memory, what is written of it, and how both come back after a kill.
 //!
-//! A commit writes everything that is finished and a checkpoint of what is not, in one batch: after a kill the fold goes
-//! on from the last one, and writes nothing twice. Not here: who calls (`follow.rs`), and the questions (`query.rs`).
+//! Not here: what is written and when (`commit.rs`), who calls (`follow.rs`), and the questions (`query.rs`, `ask.rs`).
 
-use crate::chunk::{Chunk, ROWS, Zone};
-use crate::db::{Db, Kind, Writes, encode};
+use crate::chunk::Zone;
+use crate::commit::group_begin;
+use crate::db::{Db, Kind};
 use crate::error::{ProjectionError, Spot};
 use crate::fold::{Folder, Seen};
+use crate::ids::Ids;
+use crate::note::NoteZone;
 use crate::source::{Feed, Source};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use weir_kernel::{Event, State, fold};
@@ -14,23 +16,20 @@ use weir_log::reader::Bound;
 use weir_log::snapshot::usable;
 use weir_log::{Frame, Head};
 
-/// Steps after which a commit is due, however short the time.
-pub const COMMIT_STEPS: u64 = 65_536;
-/// Steps between two kept states: what a look back into the past has to fold at the most.
-const POINT_STEPS: u64 = 200_000;
-/// A state of many records is kept less often, so that it costs little beside the steps.
-const POINT_FACTOR: u64 = 4;
-
 /// What is in memory of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub folder: Folder,
     /// What the written chunks hold, in the order of their first rows.
     pub zones: Vec<Arc<Zone>>,
+    /// Filters of the chunks whose group is not full yet.
+    pub ids: Vec<Arc<Ids>>,
+    /// What the written notes hold.
+    pub note_zones: Vec<Arc<NoteZone>>,
     pub committed: Spot,
-    checkpoint_parts: u16,
-    since_point: u64,
-    since_commit: u64,
+    pub checkpoint_parts: u16,
+    pub since_point: u64,
+    pub since_commit: u64,
     pub fault: Option<String>,
 }
 
@@ -129,6 +128,14 @@ impl PoolProjection {
             inner.zones.push(Arc::new(zone));
             Ok(true)
         })?;
+        self.db.range(&self.name, Kind::Ids, group_begin(seen.written)..=u64::MAX, |_, ids: Ids| {
+            inner.ids.push(Arc::new(ids));
+            Ok(true)
+        })?;
+        self.db.range(&self.name, Kind::NoteZone, 0..=u64::MAX, |_, zone: NoteZone| {
+            inner.note_zones.push(Arc::new(zone));
+            Ok(true)
+        })?;
         let state = self.state_behind(&seen)?;
         inner.since_point =
             seen.at.seq.saturating_sub(seen.points.last().map_or(seen.begun.seq, |spot| spot.seq));
@@ -211,8 +218,8 @@ impl PoolProjection {
 
     fn wipe(&self) -> Result<(), ProjectionError> {
         use Kind::{
-            Checkpoint, Chunk, Coarse, Episode, Fine, Ids, Policy, Reclamation, Regime, Revocation, State,
-            Zone,
+            Checkpoint, Chunk, Coarse, Episode, Fine, Group, Ids, NoteZone, Notes, Policy, Reclamation,
+            Regime, Revocation, State, Zone,
         };
         // The checkpoint first: without it, the rest is nothing that is read.
         for kind in [
@@ -220,6 +227,9 @@ impl PoolProjection {
             Chunk,
             Zone,
             Ids,
+            Group,
+            Notes,
+            NoteZone,
             Fine,
             Coarse,
             Regime,
@@ -266,100 +276,6 @@ impl PoolProjection {
         Ok(steps.len() as u64)
     }
 
-    /// Is there so much unwritten that it is time?
-    pub fn is_commit_due(&self) -> bool {
-        self.read().since_commit >= COMMIT_STEPS
-    }
-
-    /// Writes what is finished, and a checkpoint of what is not; one batch, whole or not at all. Gives the bytes.
-    ///
-    /// # Errors
-    /// What sled says; then [`PoolProjection::reload`] goes on from the commit before.
-    pub fn commit(&self) -> Result<u64, ProjectionError> {
-        let mut inner = self.write();
-        let at = inner.folder.seen.at;
-        if at == inner.committed {
-            return Ok(0);
-        }
-        let mut writes = Writes::default();
-        let zones = self.put_rows(&mut inner.folder.seen, &mut writes);
-        self.put_closed(&mut inner.folder, &mut writes);
-        if let Some(spot) = self.put_point(&inner, &mut writes) {
-            inner.folder.seen.points.push(spot);
-            inner.since_point = 0;
-        }
-        let parts = writes.put(&self.name, Kind::Checkpoint, 0, &encode(&inner.folder.seen));
-        writes.remove(&self.name, Kind::Checkpoint, 0, parts..inner.checkpoint_parts.max(parts));
-        let bytes = writes.bytes;
-        self.db.write(writes)?;
-        inner.zones.extend(zones.into_iter().map(Arc::new));
-        (inner.committed, inner.checkpoint_parts, inner.since_commit) = (at, parts, 0);
-        Ok(bytes)
-    }
-
-    fn put_rows(&self, seen: &mut Seen, writes: &mut Writes) -> Vec<Zone> {
-        let mut zones = Vec::new();
-        while seen.pending.len() >= ROWS {
-            let rows = seen.pending.drain(..ROWS).collect();
-            let first = seen.written;
-            let (chunk, zone, ids) = Chunk::pack(first, rows);
-            writes.put(&self.name, Kind::Chunk, first, &encode(&chunk));
-            writes.put(&self.name, Kind::Zone, first, &encode(&zone));
-            writes.put(&self.name, Kind::Ids, first, &encode(&ids));
-            seen.written += ROWS as u64;
-            zones.push(zone);
-        }
-        zones
-    }
-
-    fn put_closed(&self, folder: &mut Folder, writes: &mut Writes) {
-        let closed = std::mem::take(&mut folder.closed);
-        let name = &self.name;
-        for bucket in &closed.full.fine {
-            writes.put(name, Kind::Fine, bucket.start.0, &encode(bucket));
-        }
-        for bucket in &closed.full.coarse {
-            writes.put(name, Kind::Coarse, bucket.start.0, &encode(bucket));
-        }
-        // More than one of a kind may come in one step.
-        for (place, regime) in closed.regimes.iter().enumerate() {
-            let before =
-                closed.regimes[..place].iter().filter(|other| other.spot.seq == regime.spot.seq).count();
-            writes.put(name, Kind::Regime, numbered(regime.spot.seq, before as u64), &encode(regime));
-        }
-        for policy in &closed.policies {
-            writes.put(name, Kind::Policy, policy.spot.seq, &encode(policy));
-        }
-        for decided in &closed.decided {
-            writes.put(name, Kind::Reclamation, decided.decision.number, &encode(decided));
-        }
-        for revocation in &closed.revocations {
-            writes.put(name, Kind::Revocation, revocation.number, &encode(revocation));
-        }
-        for episode in &closed.episodes {
-            writes.put(
-                name,
-                Kind::Episode,
-                numbered(episode.from.seq, episode.kind as u64),
-                &encode(episode),
-            );
-        }
-    }
-
-    fn put_point(&self, inner: &Inner, writes: &mut Writes) -> Option<Spot> {
-        if inner.since_point < POINT_STEPS {
-            return None;
-        }
-        let state = &inner.folder.state;
-        let records = state.queued() + state.in_flight() + state.remembered_keys() as u64;
-        if inner.since_point < records.saturating_mul(POINT_FACTOR) {
-            return None;
-        }
-        let spot = inner.folder.seen.at;
-        writes.put(&self.name, Kind::State, spot.seq, &encode(&(spot, state.restate())));
-        Some(spot)
-    }
-
     /// How far it is.
     ///
     /// # Errors
@@ -402,9 +318,4 @@ impl PoolProjection {
     pub fn with_state<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.read().folder.state)
     }
-}
-
-/// A number for the record of a step that has more than one.
-pub(crate) const fn numbered(seq: u64, place: u64) -> u64 {
-    seq.saturating_mul(16).saturating_add(if place > 15 { 15 } else { place })
 }

@@ -3,10 +3,12 @@
 //! What is asked is compared with the zone maps first; only chunks that may answer are read, nearest first, and only as
 //! many rows as a page holds are kept.
 
-use crate::chunk::{Chunk, Ids, Zone};
+use crate::chunk::{Chunk, ROWS, Zone};
+use crate::commit::{group_begin, group_of};
 use crate::db::Kind;
 use crate::error::ProjectionError;
-use crate::pool::PoolProjection;
+use crate::ids::{self, Ids};
+use crate::pool::{Inner, PoolProjection};
 use crate::row::Row;
 use crate::work::Work;
 use std::collections::BTreeMap;
@@ -100,14 +102,16 @@ impl Order {
         }
     }
 
-    /// The range of places in a chunk.
-    fn span(self, zone: &Zone) -> (u64, u64) {
-        let (ids, waited) = (zone.ids, (zone.waited.0.0, zone.waited.1.0));
+    /// Places between which those of a chunk lie. (With the numbers of requests: many wait equally long, mostly not at
+    /// all, and then those decide which chunk is too far.)
+    fn span(self, zone: &Zone) -> (Key, Key) {
+        let (first, last) = zone.ids;
+        let (shortest, longest) = (zone.waited.0.0, zone.waited.1.0);
         match self {
-            Order::Arrival => ids,
-            Order::ArrivalDesc => (u64::MAX - ids.1, u64::MAX - ids.0),
-            Order::Wait => waited,
-            Order::WaitDesc => (u64::MAX - waited.1, u64::MAX - waited.0),
+            Order::Arrival => ((first, first), (last, last)),
+            Order::ArrivalDesc => ((u64::MAX - last, first), (u64::MAX - first, last)),
+            Order::Wait => ((shortest, first), (longest, last)),
+            Order::WaitDesc => ((u64::MAX - longest, first), (u64::MAX - shortest, last)),
         }
     }
 }
@@ -166,6 +170,13 @@ impl Filter {
 struct Candidates {
     rows: Vec<Row>,
     zones: Vec<Arc<Zone>>,
+    filters: Filters,
+}
+
+/// The filters of the chunks whose group is not full, from the place of its first row on.
+struct Filters {
+    begin: u64,
+    ids: Vec<Arc<Ids>>,
 }
 
 impl PoolProjection {
@@ -174,25 +185,19 @@ impl PoolProjection {
     /// # Errors
     /// The database cannot be read; the time is over.
     pub fn request(&self, id: u64, work: &Work) -> Result<Option<Row>, ProjectionError> {
-        let zones = {
+        let (zones, filters) = {
             let inner = self.read();
             let seen = &inner.folder.seen;
             let pending = || seen.pending.iter().find(|row| row.id == id);
             if let Some(row) = seen.open.get(&id).or_else(pending) {
                 return Ok(Some(row.clone()));
             }
-            inner
-                .zones
-                .iter()
-                .filter(|zone| (zone.ids.0..=zone.ids.1).contains(&id))
-                .cloned()
-                .collect::<Vec<_>>()
+            let may = inner.zones.iter().filter(|zone| (zone.ids.0..=zone.ids.1).contains(&id));
+            (may.cloned().collect(), Filters::of(&inner))
         };
-        for zone in zones {
+        for zone in self.holders(zones, &filters, ids::of_number(id), work)? {
             work.check()?;
-            if self.ids(&zone)?.is_none_or(|ids| ids.may_hold(id))
-                && let Some(row) = self.chunk(&zone)?.find(|row| row.id == id)
-            {
+            if let Some(row) = self.chunk(&zone)?.find(|row| row.id == id) {
                 return Ok(Some(row));
             }
         }
@@ -210,7 +215,10 @@ impl PoolProjection {
         page: Page,
         work: &Work,
     ) -> Result<Rows, ProjectionError> {
-        let Candidates { rows, mut zones } = self.candidates(filter);
+        let Candidates { rows, mut zones, filters } = self.candidates(filter);
+        if let Some(caller_id) = &filter.caller_id {
+            zones = self.holders(zones, &filters, ids::of_caller(caller_id), work)?;
+        }
         let mut best = Best { page, kept: BTreeMap::new() };
         for row in rows {
             best.offer(order.key(&row), row);
@@ -227,13 +235,8 @@ impl PoolProjection {
             if best.is_beyond(low, high) {
                 break;
             }
-            let passed = page.after.is_some_and(|after| high < after.0);
-            if passed || page.before.is_some_and(|before| low > before.0) {
-                continue;
-            }
-            if let Some(caller_id) = &filter.caller_id
-                && self.ids(&zone)?.is_some_and(|ids| !ids.may_hold_caller(caller_id))
-            {
+            let passed = page.after.is_some_and(|after| high < after);
+            if passed || page.before.is_some_and(|before| low > before) {
                 continue;
             }
             for row in self.chunk(&zone)?.filter(|row| filter.holds(row)) {
@@ -248,7 +251,10 @@ impl PoolProjection {
     /// # Errors
     /// The database cannot be read; the time is over.
     pub fn count(&self, filter: &Filter, most: u64, work: &Work) -> Result<(u64, bool), ProjectionError> {
-        let Candidates { rows, zones } = self.candidates(filter);
+        let Candidates { rows, mut zones, filters } = self.candidates(filter);
+        if let Some(caller_id) = &filter.caller_id {
+            zones = self.holders(zones, &filters, ids::of_caller(caller_id), work)?;
+        }
         let mut count = rows.len() as u64;
         for zone in zones {
             if count >= most {
@@ -265,17 +271,56 @@ impl PoolProjection {
         let seen = &inner.folder.seen;
         let rows = seen.open.values().chain(&seen.pending).filter(|row| filter.holds(row)).cloned().collect();
         let zones = inner.zones.iter().filter(|zone| filter.may_hold(zone)).cloned().collect();
-        Candidates { rows, zones }
+        Candidates { rows, zones, filters: Filters::of(&inner) }
     }
 
-    fn ids(&self, zone: &Zone) -> Result<Option<Ids>, ProjectionError> {
-        self.db.get(self.name(), Kind::Ids, zone.first)
+    /// Of these chunks (in the order of their rows), those that may hold the request with this hash.
+    fn holders(
+        &self,
+        mut zones: Vec<Arc<Zone>>,
+        filters: &Filters,
+        hash: u64,
+        work: &Work,
+    ) -> Result<Vec<Arc<Zone>>, ProjectionError> {
+        let mut known = None;
+        let mut failed = Ok(());
+        zones.retain(|zone| {
+            let place = |begin: u64| ((zone.first - begin) / ROWS as u64) as usize;
+            if zone.first >= filters.begin {
+                return filters.ids.get(place(filters.begin)).is_none_or(|ids| ids.may_hold(hash));
+            }
+            let group = group_of(zone.first);
+            let bits = match known {
+                Some((of, bits)) if of == group => bits,
+                _ => match work
+                    .check()
+                    .map_err(ProjectionError::from)
+                    .and_then(|()| ids::holders(&self.db, self.name(), group, hash))
+                {
+                    Ok(bits) => bits,
+                    Err(error) => {
+                        failed = Err(error);
+                        return false;
+                    }
+                },
+            };
+            known = Some((group, bits));
+            let chunk = place(group_begin(zone.first));
+            bits[chunk / 8] & (1 << (chunk % 8)) != 0
+        });
+        failed.map(|()| zones)
     }
 
     /// The rows of a chunk; none of one that retention has removed meanwhile.
     fn chunk(&self, zone: &Zone) -> Result<impl Iterator<Item = Row> + use<>, ProjectionError> {
         let chunk: Option<Chunk> = self.db.get(self.name(), Kind::Chunk, zone.first)?;
         Ok(chunk.map(Chunk::unpack).into_iter().flatten())
+    }
+}
+
+impl Filters {
+    fn of(inner: &Inner) -> Filters {
+        Filters { begin: group_begin(inner.folder.seen.written), ids: inner.ids.clone() }
     }
 }
 
@@ -305,11 +350,11 @@ impl Best {
     }
 
     /// Nothing with places in this range can still be among the nearest.
-    fn is_beyond(&self, low: u64, high: u64) -> bool {
+    fn is_beyond(&self, low: Key, high: Key) -> bool {
         let full = self.kept.len() > self.page.limit;
         let far = match self.page.backwards {
-            true => self.kept.first_key_value().is_some_and(|(key, _)| high < key.0),
-            false => self.kept.last_key_value().is_some_and(|(key, _)| low > key.0),
+            true => self.kept.first_key_value().is_some_and(|(key, _)| high < *key),
+            false => self.kept.last_key_value().is_some_and(|(key, _)| low > *key),
         };
         full && far
     }

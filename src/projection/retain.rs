@@ -1,12 +1,15 @@
 //! What the log has let go of goes from the projections too.
 
 use crate::bucket::Bucket;
+use crate::commit::{group_of, numbered};
 use crate::db::{Kind, Writes};
-use crate::episode::Episode;
+use crate::episode::{Episode, EpisodeKind};
 use crate::error::{ProjectionError, Spot};
-use crate::pool::{PoolProjection, numbered};
+use crate::ids;
+use crate::pool::PoolProjection;
 use crate::record::{Decided, Revocation};
 use serde::de::DeserializeOwned;
+use std::ops::RangeInclusive;
 
 /// Removes what rests on nothing but steps that the log does not keep any more.
 ///
@@ -18,8 +21,9 @@ pub fn follow(pool: &PoolProjection) -> Result<(), ProjectionError> {
         return Ok(());
     }
     drop_chunks(pool, oldest)?;
+    drop_notes(pool, oldest)?;
     for kind in [Kind::Fine, Kind::Coarse] {
-        drop_records(pool, kind, |bucket: &Bucket| bucket.last_seq < oldest)?;
+        drop_records(pool, kind, 0..=u64::MAX, |bucket: &Bucket| bucket.last_seq < oldest)?;
     }
     // The one in force stays, however old.
     for (kind, limit) in [(Kind::Regime, numbered(oldest, 0)), (Kind::Policy, oldest)] {
@@ -29,9 +33,13 @@ pub fn follow(pool: &PoolProjection) -> Result<(), ProjectionError> {
             pool.db.clear(pool.name(), kind, 0..=last)?;
         }
     }
-    drop_records(pool, Kind::Reclamation, |decided: &Decided| decided.spot.seq < oldest)?;
-    drop_records(pool, Kind::Revocation, |revocation: &Revocation| revocation.issued.seq < oldest)?;
-    drop_records(pool, Kind::Episode, |episode: &Episode| episode.to.seq < oldest)?;
+    let all = 0..=u64::MAX;
+    drop_records(pool, Kind::Reclamation, all.clone(), |decided: &Decided| decided.spot.seq < oldest)?;
+    drop_records(pool, Kind::Revocation, all, |revocation: &Revocation| revocation.issued.seq < oldest)?;
+    for kind in EpisodeKind::ALL {
+        let numbers = kind.number(0)..=kind.number(u64::MAX);
+        drop_records(pool, Kind::Episode, numbers, |episode: &Episode| episode.to.seq < oldest)?;
+    }
     drop_points(pool, oldest)?;
     let at = first_kept(pool, oldest)?;
     let mut inner = pool.write();
@@ -56,6 +64,24 @@ fn drop_chunks(pool: &PoolProjection, oldest: u64) -> Result<(), ProjectionError
     for kind in [Kind::Chunk, Kind::Ids, Kind::Zone] {
         pool.db.clear(pool.name(), kind, 0..=*last)?;
     }
+    let kept = pool.read().zones.first().map_or(u64::MAX, |zone| zone.first);
+    let kept = kept.min(pool.read().folder.seen.written);
+    match ids::records_before(group_of(kept)) {
+        gone if gone.is_empty() => Ok(()),
+        gone => pool.db.clear(pool.name(), Kind::Group, gone.start..=gone.end - 1),
+    }
+}
+
+fn drop_notes(pool: &PoolProjection, oldest: u64) -> Result<(), ProjectionError> {
+    let gone: Vec<u64> = {
+        let mut inner = pool.write();
+        let gone = inner.note_zones.iter().take_while(|zone| zone.last.seq < oldest).count();
+        inner.note_zones.drain(..gone).map(|zone| zone.first.seq).collect()
+    };
+    let Some(last) = gone.last() else { return Ok(()) };
+    for kind in [Kind::Notes, Kind::NoteZone] {
+        pool.db.clear(pool.name(), kind, 0..=*last)?;
+    }
     Ok(())
 }
 
@@ -63,17 +89,18 @@ fn drop_chunks(pool: &PoolProjection, oldest: u64) -> Result<(), ProjectionError
 fn drop_records<T: DeserializeOwned>(
     pool: &PoolProjection,
     kind: Kind,
+    numbers: RangeInclusive<u64>,
     is_gone: impl Fn(&T) -> bool,
 ) -> Result<(), ProjectionError> {
     let mut last = None;
-    pool.db.range(pool.name(), kind, 0..=u64::MAX, |number, record: T| {
+    pool.db.range(pool.name(), kind, numbers.clone(), |number, record: T| {
         let gone = is_gone(&record);
         if gone {
             last = Some(number);
         }
         Ok(gone)
     })?;
-    last.map_or(Ok(()), |last| pool.db.clear(pool.name(), kind, 0..=last))
+    last.map_or(Ok(()), |last| pool.db.clear(pool.name(), kind, *numbers.start()..=last))
 }
 
 /// A state serves what comes after it, as far as the log has that.

@@ -6,9 +6,9 @@ use crate::load::{Classes, Planned};
 use crate::observer::{Load, Spec as EndpointSpec, Table, TooMany};
 use std::collections::BTreeMap;
 use weir_kernel::{
-    Arrival, Ended, EndpointChange, Event, Face, Input, KERNEL_BEHAVIOUR, Micros, ObjectivesChange,
-    Observation, Policy, PolicyChange, Pushed, RequestId, Role, Slot, Started, State, Step, Termination,
-    Usage, step,
+    Arrival, Cancelled, Cause, Ended, EndpointChange, Event, Face, Input, KERNEL_BEHAVIOUR, Micros,
+    ObjectivesChange, Observation, Policy, PolicyChange, Pushed, RequestId, Role, Slot, Started, State, Step,
+    Termination, Usage, step,
 };
 
 /// Who chooses the endpoint of an admitted request.
@@ -44,6 +44,14 @@ pub struct KernelGate<S> {
     sink: S,
 }
 
+/// An observer's table that waits for these.
+fn watching(names: &[String]) -> Result<Table, TooMany> {
+    let mut table = Table::default();
+    let spec = |name: &String| EndpointSpec { name: name.clone(), role: Role::Decode, metrics_url: None };
+    table.want(names.iter().map(spec).collect())?;
+    Ok(table)
+}
+
 impl<S: FnMut(Step)> KernelGate<S> {
     /// A kernel at its first start, with these settings, for a pool of this size and a plan of this length.
     /// `sink` is given every step.
@@ -61,13 +69,7 @@ impl<S: FnMut(Step)> KernelGate<S> {
     ) -> Result<Self, TooMany> {
         let names: Vec<String> =
             (0..endpoints).map(|i| format!("10.0.{}.{}:8000", i / 250, 1 + i % 250)).collect();
-        let mut table = Table::default();
-        table.want(
-            names
-                .iter()
-                .map(|name| EndpointSpec { name: name.clone(), role: Role::Decode, metrics_url: None })
-                .collect(),
-        )?;
+        let table = watching(&names)?;
         let mut gate = KernelGate {
             state: State::new(),
             // Some day, so that virtual time looks like the real one in a log.
@@ -90,14 +92,8 @@ impl<S: FnMut(Step)> KernelGate<S> {
             worked_until: Micros::ZERO,
             sink,
         };
-        let wall = gate.base;
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        gate.feed(
-            Micros::ZERO,
-            Input::Started(Started { kernel_behaviour: KERNEL_BEHAVIOUR, version, wall }),
-        );
-        let change = PolicyChange { policy: Box::new(policy), digest: [0; 32] };
-        gate.feed(Micros::ZERO, Input::PolicyChanged(change));
+        gate.start();
+        gate.adopt(policy, [0; 32]);
         let set = priorities.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect();
         gate.feed(Micros::ZERO, Input::ObjectivesChanged(ObjectivesChange { set, removed: Vec::new() }));
         Ok(gate)
@@ -115,6 +111,52 @@ impl<S: FnMut(Step)> KernelGate<S> {
         let of = |name: &str| priorities.iter().find(|(known, _)| *known == name).map_or(0, |(_, p)| *p);
         let ranks = self.classes.classes.iter().map(|class| of(class.name()).saturating_neg()).collect();
         KernelGate { ranks, ..self }
+    }
+
+    fn start(&mut self) {
+        let (wall, version) = (self.base, env!("CARGO_PKG_VERSION").to_owned());
+        self.feed(
+            Micros::ZERO,
+            Input::Started(Started { kernel_behaviour: KERNEL_BEHAVIOUR, version, wall }),
+        );
+    }
+
+    /// Other settings come into force, at the beginning of the current plan's time.
+    pub fn adopt(&mut self, policy: Policy, digest: [u8; 32]) {
+        let change = PolicyChange { policy: Box::new(policy), digest };
+        self.feed(Micros::ZERO, Input::PolicyChanged(change));
+    }
+
+    /// Goes on with another plan of so many requests, whose time begins `after` that of the one before; what has not
+    /// ended by then has ended with its servers.
+    pub fn go_on(&mut self, after: Micros, requests: usize) {
+        self.base = self.base + after;
+        for request in std::mem::take(&mut self.numbers).into_keys() {
+            let input = if self.state.lease(request).is_some() {
+                Input::Ended(Ended { request, termination: Termination::Natural, usage: None })
+            } else {
+                Input::Cancelled(Cancelled { request, cause: Cause::ClientDisconnect })
+            };
+            self.feed(Micros::ZERO, input);
+        }
+        self.ids = vec![None; requests];
+        self.scheduler = PushAll::new(self.names.len(), requests);
+        for left in [&mut self.revoked, &mut self.ended_in_queue] {
+            left.clear();
+        }
+        self.admitted.clear();
+    }
+
+    /// The service stops and starts again, and finds its endpoints anew.
+    ///
+    /// # Errors
+    /// As [`KernelGate::new`].
+    pub fn restart(&mut self) -> Result<(), TooMany> {
+        self.feed(Micros::ZERO, Input::Stopped);
+        self.start();
+        self.table = watching(&self.names)?;
+        self.slots.clear();
+        Ok(())
     }
 
     /// The kernel's state.

@@ -18,6 +18,7 @@ mod kept;
 mod observe;
 mod poison;
 mod pools;
+mod questions;
 mod refusal;
 mod reload;
 mod reports;

@@ -6,7 +6,7 @@
 
 mod ext_proc;
 pub(super) mod held;
-mod proxy;
+pub(super) mod proxy;
 mod stream;
 pub(super) mod turn;
 pub(super) mod weir;

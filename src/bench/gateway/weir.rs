@@ -85,6 +85,10 @@ impl Weir {
         Ok(Weir { http: addrs.0, grpc: addrs.1, engine, gateway, closing })
     }
 
+    pub const fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
     pub fn flushes(&self) -> Flushes {
         Flushes(self.engine.log_metrics())
     }

@@ -1,7 +1,7 @@
 //! `/graphql`: questions over HTTP. `POST` answers one question or a list; with `Accept: text/event-stream` it is a
 //! subscription. `GET` is the explorer page for a browser, a question in its query, or a WebSocket (`socket.rs`).
 //!
-//! Work is done on threads that may block, few at once, and ends when its caller is gone. Not here: the schema and its
+//! Work is done on threads of its own, few at once, and ends when its caller is gone. Not here: the schema and its
 //! limits (`weir-graphql`), and who may ask (`auth`: the scope `read`).
 
 mod frame;
@@ -21,7 +21,6 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 use tokio_stream::{Stream, StreamExt};
 use weir_graphql::{QUESTIONS, Service, Terms, encode, refusal};
 use weir_projection::Work;
@@ -119,8 +118,8 @@ fn is_subscription(body: &[u8], service: &Service) -> bool {
 
 async fn answered(service: Service, body: Bytes, terms: Terms) -> Result<Vec<u8>, Fault> {
     let _waiting = Waiting(terms.work.clone());
-    let answer = spawn_blocking(move || service.answer(&body, &terms)).await;
-    answer.map_err(|_| Fault::Internal("a question made its thread fail".to_owned()))
+    let answer = service.answer_elsewhere(body, terms).await;
+    answer.ok_or_else(|| Fault::Internal("a question made its thread fail".to_owned()))
 }
 
 fn json(body: Vec<u8>) -> Response {
@@ -158,7 +157,7 @@ fn page() -> Response {
 fn subscription(service: &Service, body: &[u8], pools: Option<BTreeSet<String>>) -> Result<Response, Fault> {
     let asked: serde_json::Value =
         serde_json::from_slice(body).map_err(|error| Invalid::new("body", error.to_string(), "JSON"))?;
-    let terms = Terms { pools, work: Work::unbounded() };
+    let terms = Terms::new(pools, Work::unbounded());
     let waiting = Waiting(terms.work.clone());
     let results = match service.subscribe(asked, &terms) {
         Ok(results) => results,

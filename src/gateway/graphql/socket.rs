@@ -17,12 +17,13 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_stream::{Stream, StreamExt};
-use weir_graphql::{Service, Terms, refusal};
+use weir_graphql::{Service, Terms, encode, refusal};
 use weir_projection::Work;
 
 const PROTOCOL: &str = "graphql-transport-ws";
@@ -199,7 +200,7 @@ impl Session {
     }
 
     async fn subscribe(&mut self, id: String, payload: Value) -> Result<(), Close> {
-        let terms = Terms { pools: self.pools.clone(), work: Work::unbounded() };
+        let terms = Terms::new(self.pools.clone(), Work::unbounded());
         let results: Results = if self.running.len() >= OPERATIONS_MAX {
             let fault = weir_graphql::Fault::Busy { limit: OPERATIONS_MAX };
             return self.tell(json!({ "id": id, "type": "error", "payload": errors(fault) })).await;
@@ -245,16 +246,32 @@ fn question(
     payload: Value,
     pools: Option<BTreeSet<String>>,
 ) -> impl Stream<Item = Vec<u8>> + Send {
-    let terms = service.terms(pools);
-    let waiting = Waiting(terms.work.clone());
-    let (to, from) = mpsc::channel(1);
-    tokio::task::spawn_blocking(move || {
-        let _ = to.blocking_send(service.answer(payload.to_string().as_bytes(), &terms));
-    });
-    tokio_stream::wrappers::ReceiverStream::new(from).map(move |answer| {
-        let _waiting = &waiting;
-        answer
-    })
+    let answer = async move {
+        let terms = service.terms(pools);
+        let _waiting = Waiting(terms.work.clone());
+        let answer = service.answer_elsewhere(payload.to_string(), terms).await;
+        answer.unwrap_or_else(|| {
+            let what = "a question made its thread fail".to_owned();
+            encode(&refusal(weir_graphql::Fault::Internal(what)))
+        })
+    };
+    Once(Some(Box::pin(answer)))
+}
+
+/// A stream of what one future gives.
+struct Once<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future> Stream for Once<F> {
+    type Item = F::Output;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        let Some(answer) = &mut self.0 else { return Poll::Ready(None) };
+        let given = answer.as_mut().poll(context);
+        if given.is_ready() {
+            self.0 = None;
+        }
+        given.map(Some)
+    }
 }
 
 /// The next message, with what was read from, so that a reading that is waited for can be kept.

@@ -9,7 +9,8 @@ use common::{BASE, Random, World, memory};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_kernel::{Event, Input, LeaseEnd, Micros, Outcome, Reason, State, Step, fold};
-use weir_projection::{Filter, Grain, Moment, Order, Page, Projections, Row, Source, Work};
+use weir_log::describe::{event_kind, event_kinds, input_kind};
+use weir_projection::{Filter, Grain, Kinds, Moment, Order, Page, Projections, Row, Source, Work};
 
 /// What a plain walk over the log finds of one request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -193,6 +194,87 @@ fn the_state_at_a_hundred_sequences_and_times_is_the_fold() {
         }
     }
     assert!(pool.state_at(Moment::Seq(steps.len() as u64 + 1), &Work::unbounded()).is_err());
+}
+
+#[test]
+fn notes_are_the_events_of_a_plain_walk_whatever_is_asked_for() {
+    let steps = World::new(6).run(12_000);
+    let all = folded(&steps);
+    let pool = all.pool("chat").unwrap();
+    let kinds: Vec<&str> = event_kinds().iter().copied().filter(|kind| is_noted(&[kind])).collect();
+    let (first, last) = (BASE, steps.last().unwrap().at.0);
+    let (third, two_thirds) = (first + (last - first) / 3, first + (last - first) / 3 * 2);
+    let groups: [&[&str]; 5] = [
+        &["RegimeChanged"],
+        &["Held", "HoldLifted"],
+        &["Evicted", "Rejected"],
+        &["ReclamationDecided", "RevocationIssued", "RevocationEnded"],
+        &kinds,
+    ];
+    for wanted in groups {
+        for (from, since, until) in [
+            (0, 0, u64::MAX),
+            (steps.len() as u64 / 2, 0, u64::MAX),
+            (0, third, two_thirds),
+            (0, last, u64::MAX),
+        ] {
+            let walked: Vec<(u64, &Event)> = steps
+                .iter()
+                .filter(|step| step.seq >= from && step.at.0 >= since && step.at.0 < until)
+                .flat_map(|step| step.events.iter().map(|event| (step.seq, event)))
+                .filter(|(_, event)| wanted.contains(&event_kind(event)))
+                .collect();
+            let mut found = Vec::new();
+            let names: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            let span = (from, Micros(since), Micros(until));
+            let at = pool
+                .notes(Kinds::named(&names), span, &Work::unbounded(), |note| {
+                    assert_eq!(note.input(), input_kind(&steps[note.spot.seq as usize - 1].input));
+                    found.push((note.spot.seq, note.event.clone()));
+                    Ok(true)
+                })
+                .unwrap();
+            assert_eq!(at.seq, steps.len() as u64);
+            let walked: Vec<(u64, Event)> =
+                walked.into_iter().map(|(seq, event)| (seq, event.clone())).collect();
+            assert_eq!(found, walked, "{wanted:?} from {from} since {since}");
+            assert!(from > 0 || since > third || found.len() > 20, "{wanted:?}: {}", found.len());
+        }
+    }
+}
+
+fn is_noted(kinds: &[&str]) -> bool {
+    Kinds::named(&kinds.iter().map(ToString::to_string).collect::<Vec<_>>()).are_noted()
+}
+
+#[test]
+fn spans_in_the_middle_of_a_log_hold_what_a_look_at_all_of_it_finds_there() {
+    let steps = World::new(8).run(15_000);
+    let all = folded(&steps);
+    let pool = all.pool("chat").unwrap();
+    let work = Work::unbounded();
+    let (first, last) = (BASE, steps.last().unwrap().at.0);
+    let regimes = pool.regimes(Micros(0), Micros::MAX, usize::MAX, &work).unwrap();
+    let episodes = pool.episodes(Micros(0), Micros::MAX, usize::MAX, &work).unwrap();
+    let decided = pool.reclamations(Micros(0), Micros::MAX, usize::MAX, &work).unwrap();
+    assert!(regimes.len() > 20 && episodes.len() > 20 && decided.len() > 5);
+    let mut random = Random(3);
+    for _ in 0..60 {
+        let from = Micros(first + random.below(last - first));
+        let to = Micros(from.0 + 1 + random.below(120_000_000));
+        let began = regimes.iter().rposition(|regime| regime.spot.at <= from).unwrap_or(0);
+        let wanted: Vec<_> =
+            regimes[began..].iter().take_while(|regime| regime.spot.at < to).cloned().collect();
+        assert_eq!(pool.regimes(from, to, usize::MAX, &work).unwrap(), wanted, "{from:?} to {to:?}");
+        let touches = |episode: &&weir_projection::Episode| {
+            episode.from.at < to && (episode.to.at >= from || !episode.over)
+        };
+        let wanted: Vec<_> = episodes.iter().filter(touches).cloned().collect();
+        assert_eq!(pool.episodes(from, to, usize::MAX, &work).unwrap(), wanted);
+        let within = |decided: &&weir_projection::Decided| decided.spot.at >= from && decided.spot.at < to;
+        let wanted: Vec<_> = decided.iter().filter(within).cloned().collect();
+        assert_eq!(pool.reclamations(from, to, usize::MAX, &work).unwrap(), wanted);
+    }
 }
 
 #[test]

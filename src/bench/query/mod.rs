@@ -1,34 +1,30 @@
 //! `weir bench query`: each question of the playbook on a log, p50 and p99 with a warm cache; states of the past; how fast
 //! projections are folded, and what they take per request.
 //!
-//! The log is that of a data directory, or a small one that the virtual-time driver makes: arrivals, queueing and ends by
-//! the real kernel over truth servers.
+//! The log is that of a data directory, or a small one that is made for it (`maker.rs`). And what a service pays for them:
+//! admissions beside the projections' follower, and beside hostile questions (`live.rs`).
+
+pub mod hostile;
+mod live;
+pub mod maker;
 
 use super::{BenchError, Budget, Case, Findings};
-use crate::load::{self, Classes};
-use crate::sim::gate::{Choice, KernelGate};
-use crate::sim::truth::Spec;
-use crate::sim::world::{WorldSpec, run as run_world};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_graphql::{Options, QUESTIONS, Service};
-use weir_kernel::{Micros, Policy, Step};
+use weir_kernel::{Micros, Outcome};
 use weir_log::describe::show_time;
-use weir_log::hot::{HotOptions, HotStore};
 use weir_log::reader::Logs;
-use weir_log::store::Store;
-use weir_log::{Codec, Draft};
 use weir_projection::{Filter, Order, Page, PoolProjection, Projections, Source, Work};
 
-const POOL: &str = "default";
 /// Requests of the log that is made, for each minute of the budget.
 const REQUESTS_PER_MINUTE: f64 = 40_000.0;
 /// Arrivals a second of that log.
 const RATE: f64 = 200.0;
-/// Steps of a batch of that log.
-const BATCH: usize = 256;
+/// A day in microseconds.
+const DAY: u64 = 86_400_000_000;
 /// How often a question is put at the most.
 const TIMES: usize = 200;
 
@@ -46,7 +42,8 @@ pub fn run(data: Option<&Path>, budget: Budget) -> Result<Findings, BenchError> 
     let dir = match data {
         Some(dir) => dir,
         None => {
-            make(made.path(), budget)?;
+            let requests = (budget.whole.as_secs_f64() / 60.0 * REQUESTS_PER_MINUTE).clamp(500.0, 400_000.0);
+            maker::make(made.path(), maker::Wanted { requests: requests as u64, rate: RATE }, |_| {})?;
             made.path()
         }
     };
@@ -65,21 +62,41 @@ pub fn run(data: Option<&Path>, budget: Budget) -> Result<Findings, BenchError> 
     for question in QUESTIONS {
         let variables = |turn: usize| sample.variables(&question.variables(), turn);
         let times = timed(&service, question.text, variables, each)?;
-        rows(&mut findings, &format!("query/{}", question.name), times, "<= 50");
+        // A state of the past has a bar of its own.
+        let target = if question.text.contains("stateAt(") { "<= 1000" } else { "<= 50" };
+        rows(&mut findings, &format!("query/{}", question.name), times, target);
     }
     const ONE: &str =
         "query($id: ID!) { request(id: $id) { id outcome waitedMs leaseEnd timeline { what afterMs } } }";
     let times = timed(&service, ONE, |turn| json!({ "id": sample.id(turn) }), each)?;
     rows(&mut findings, "query/one request, any", times, "<= 50");
-    const STATE: &str = "query($s: Long!) { stateAt(sequence: $s) { digest queuedRequests } }";
-    let times = timed(&service, STATE, |turn| json!({ "s": sample.sequence(turn) }), each * 2)?;
-    rows(&mut findings, "query/state at any sequence", times, "<= 1000");
+    const STATE: &str = "query($t: Time!) { stateAt(time: $t) { digest queuedRequests } }";
+    let day = sample.to.0.saturating_sub(DAY).max(sample.begun.0);
+    for (name, (from, to), target) in [
+        ("query/state in the last day", (day, sample.to.0), "<= 1000"),
+        ("query/state before", (sample.begun.0, day), "<= 10000"),
+    ] {
+        if to > from {
+            let moment = |turn| show_time(Micros(from + spread(turn) % (to - from)));
+            let times = timed(&service, STATE, |turn| json!({ "t": moment(turn) }), each * 2)?;
+            rows(&mut findings, name, times, target);
+        }
+    }
     let position = pool.position().map_err(failed)?;
     findings.notes.push(format!(
-        "{} steps, {} requests; questions over the last hour of the log; milliseconds",
-        position.head, position.rows
+        "{} steps, {} requests in {:.1} h; questions over the last hour of the log; milliseconds",
+        position.head,
+        position.rows,
+        sample.to.since(sample.begun).0 as f64 / 3.6e9
     ));
+    drop(service);
+    live::run(&mut findings, budget.whole / 3)?;
     Ok(findings)
+}
+
+/// Turns, spread over everything.
+const fn spread(turn: usize) -> u64 {
+    (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Folds all of the log anew, on this thread.
@@ -140,9 +157,11 @@ struct Sample {
     pool: String,
     ids: Vec<u64>,
     callers: Vec<String>,
+    /// Requests that were refused or evicted (any, where none was).
+    shed: Vec<u64>,
+    begun: Micros,
     from: Micros,
     to: Micros,
-    last: u64,
 }
 
 impl Sample {
@@ -156,103 +175,54 @@ impl Sample {
         let from = Micros(to.0.saturating_sub(3_600_000_000)).max(begun.at);
         let mut ids = Vec::new();
         let mut callers: Vec<String> = Vec::new();
+        let mut shed: Vec<u64> = Vec::new();
         // A few of the last ones, and whatever is found near sequences all over the log.
         for (_, row) in found.rows.iter().take(20) {
             ids.push(row.id);
             callers.push(row.caller_id.clone());
         }
         let span = last.seq.saturating_sub(begun.seq).max(1);
-        for turn in 0..64_u64 {
-            let wanted = begun.seq + turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % span;
+        let outcomes =
+            Outcome::ALL.iter().copied().filter(|outcome| *outcome != Outcome::Dispatched).collect();
+        let (any, refused) = (Filter::default(), Filter { outcomes, ..Filter::default() });
+        for turn in 0..64 {
+            let wanted = begun.seq + spread(turn) % span;
             let page = Page { after: Some((wanted, wanted)), before: None, limit: 1, backwards: false };
-            let near = pool
-                .requests(&Filter::default(), Order::Arrival, page, &Work::unbounded())
-                .map_err(failed)?;
-            ids.extend(near.rows.iter().map(|(_, row)| row.id));
+            let near =
+                |filter| pool.requests(filter, Order::Arrival, page, &Work::unbounded()).map_err(failed);
+            for (_, row) in near(&any)?.rows {
+                ids.push(row.id);
+                callers.push(row.caller_id);
+            }
+            shed.extend(near(&refused)?.rows.iter().map(|(_, row)| row.id));
         }
         if ids.is_empty() {
             return Err(failed("there is no request in this log"));
         }
-        Ok(Sample { pool: pool.name().to_owned(), ids, callers, from, to, last: last.seq })
+        if shed.is_empty() {
+            shed.clone_from(&ids);
+        }
+        Ok(Sample { pool: pool.name().to_owned(), ids, callers, shed, begun: begun.at, from, to })
     }
 
     fn id(&self, turn: usize) -> String {
         format!("{}-{}", self.pool, self.ids[turn % self.ids.len()])
     }
 
-    fn sequence(&self, turn: usize) -> u64 {
-        1 + (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.last.max(1)
-    }
-
     fn variables(&self, declared: &[(String, String)], turn: usize) -> Value {
         let span = self.to.since(self.from).0.max(1);
-        let moment = Micros(self.from.0 + (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % span);
+        let moment = Micros(self.from.0 + spread(turn) % span);
         let value = |name: &str| match name {
             "pool" => json!(self.pool),
             "from" => json!(show_time(self.from)),
             "to" => json!(show_time(self.to)),
             "time" => json!(show_time(moment)),
-            "id" => json!(self.id(turn)),
+            // The question is why it was shed.
+            "id" => json!(format!("{}-{}", self.pool, self.shed[turn % self.shed.len()])),
             _ => json!(self.callers.get(turn % self.callers.len().max(1)).cloned().unwrap_or_default()),
         };
         declared.iter().map(|(name, _)| (name.clone(), value(name))).collect::<serde_json::Map<_, _>>().into()
     }
-}
-
-/// A log by the virtual-time driver.
-fn make(dir: &Path, budget: Budget) -> Result<(), BenchError> {
-    let requests = (budget.whole.as_secs_f64() / 60.0 * REQUESTS_PER_MINUTE).clamp(500.0, 400_000.0);
-    let seconds = requests / RATE;
-    let classes = Classes::parse(&["interactive=0.3".to_owned()], 20).map_err(failed)?;
-    let plan = load::from_rate(RATE, Duration::from_secs_f64(seconds), (256, 32), &classes, 7);
-    let mut store = HotStore::open(dir, HotOptions::default()).map_err(failed)?;
-    let (pool, mut batch, mut wrong): (Arc<str>, Vec<Step>, Option<String>) =
-        (Arc::from(POOL), Vec::new(), None);
-    let append = |store: &mut HotStore, batch: &mut Vec<Step>| {
-        let draft = Draft::encode(store.format(), Codec::Plain, &pool, batch)?;
-        let frame = draft.seal(store.head(&pool).hash, Micros(0));
-        batch.clear();
-        store.write(std::slice::from_ref(&frame))
-    };
-    {
-        let sink = |step: Step| {
-            batch.push(step);
-            if batch.len() >= BATCH
-                && let Err(error) = append(&mut store, &mut batch)
-            {
-                wrong = Some(error.to_string());
-            }
-        };
-        let endpoints = 10;
-        let priorities = [("interactive", 100)];
-        let mut gate = KernelGate::new(
-            Policy::default(),
-            &priorities,
-            endpoints,
-            Choice::Kernel,
-            &classes,
-            plan.len(),
-            sink,
-        )
-        .map_err(failed)?;
-        let world = WorldSpec {
-            server: Spec::default(),
-            endpoints,
-            scrape_every: Micros::from_millis(200),
-            scrape_lag: Micros::from_millis(5),
-            until: Micros(((seconds + 5.0) * 1e6) as u64),
-            seed: 1,
-        };
-        run_world(&world, &plan, &mut gate);
-    }
-    if !batch.is_empty() {
-        append(&mut store, &mut batch).map_err(failed)?;
-    }
-    if let Some(wrong) = wrong {
-        return Err(failed(wrong));
-    }
-    store.sync().map_err(failed)?;
-    store.close().map_err(failed)
 }
 
 #[cfg(test)]
@@ -267,6 +237,8 @@ mod tests {
             names.contains(&"projection/folded") && names.contains(&"query/what-went-wrong/p99"),
             "{names:?}"
         );
-        assert_eq!(findings.cases.len(), 2 + 2 * (QUESTIONS.len() + 2));
+        assert!(names.contains(&"admissions/half-load/p50 with projections"), "{names:?}");
+        assert!(names.contains(&"admissions/half-load/p99 beside hostile questions"), "{names:?}");
+        assert_eq!(findings.cases.len(), 2 + 2 * (QUESTIONS.len() + 2) + 5);
     }
 }

@@ -1,0 +1,83 @@
+//! The threads on which questions are answered: as many as are answered at once, of the least weight that the system has,
+//! so that whatever is asked, admissions get the processors first.
+//!
+//! Not here: what an answer is (`service.rs`). There is never more to do than there are threads: who finds no place is
+//! refused before.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads; they end when this is dropped.
+#[derive(Debug)]
+pub struct Workers {
+    to: SyncSender<Job>,
+}
+
+/// Gives the calling thread the least weight: it yields to any other that has something to do.
+pub fn yield_to_others() {
+    // 19 is the end of the scale (setpriority(2)); on Linux it is the thread's own. Where it is refused, nothing is lost
+    // but the courtesy.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 19) {
+        tracing::debug!(%error, "a thread that answers questions keeps its weight");
+    }
+}
+
+impl Workers {
+    /// So many threads.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn start(count: usize) -> std::io::Result<Workers> {
+        let (to, jobs) = sync_channel(count.max(1));
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..count {
+            let jobs = jobs.clone();
+            std::thread::Builder::new().name("weir-question".to_owned()).spawn(move || work(&jobs))?;
+        }
+        Ok(Workers { to })
+    }
+
+    /// Hands over a piece of work; false if it is not taken.
+    pub fn give(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.to.try_send(Box::new(job)).is_ok()
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    yield_to_others();
+    loop {
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        // Whoever waits for it hears that it is gone.
+        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+            tracing::error!("a question made its thread fail; the thread goes on");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_is_done_one_after_the_other_and_a_panic_ends_only_its_own() {
+        let workers = Workers::start(1).unwrap();
+        let (to, heard) = channel();
+        assert!(workers.give(|| panic!("on purpose")));
+        let mut given = 0;
+        // The first may still be in the way.
+        while given < 3 {
+            let to = to.clone();
+            given += usize::from(workers.give(move || to.send(std::thread::current().id()).unwrap()));
+            std::thread::yield_now();
+        }
+        let threads: Vec<_> = (0..3).map(|_| heard.recv().unwrap()).collect();
+        assert!(threads.iter().all(|thread| *thread == threads[0]));
+        assert_ne!(threads[0], std::thread::current().id());
+    }
+}
