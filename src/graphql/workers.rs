@@ -1,5 +1,5 @@
-//! The threads on which questions are answered: as many as are answered at once, of the least weight that the system has,
-//! so that whatever is asked, admissions get the processors first.
+//! The threads on which questions are answered: as many as are answered at once, of so little weight that, whatever is
+//! asked, admissions get the processors first.
 //!
 //! Not here: what an answer is (`service.rs`). There is never more to do than there are threads: who finds no place is
 //! refused before.
@@ -16,12 +16,12 @@ pub struct Workers {
     to: SyncSender<Job>,
 }
 
-/// Gives the calling thread the least weight: it yields to any other that has something to do.
+/// Gives the calling thread little weight: it yields to any other that has something to do.
 pub fn yield_to_others() {
-    // 19 is the end of the scale (setpriority(2)); on Linux it is the thread's own. Where it is refused, nothing is lost
-    // but the courtesy.
+    // On Linux this is the thread's own (setpriority(2)). Of a contended processor it then gets about a tenth, which is
+    // enough to answer while all is busy. Where it is refused, nothing is lost but the courtesy.
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, 19) {
+    if let Err(error) = rustix::process::setpriority_process(None, 10) {
         tracing::debug!(%error, "a thread that answers questions keeps its weight");
     }
 }

@@ -78,7 +78,9 @@ pub fn questions() -> Vec<Hostile> {
         ),
         (
             "all requests by their wait",
-            asked("{ requests(orderBy: WAIT, first: 200) { totalCount nodes { id waitedMs callerId } } }"),
+            asked(
+                "{ requests(orderBy: WAIT_ASC, first: 60) { totalCount { count } nodes { id waitedMs callerId } } }",
+            ),
             None,
         ),
         (

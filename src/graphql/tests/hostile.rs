@@ -57,6 +57,33 @@ fn hostile_questions_are_refused_by_name_and_at_once() {
     assert_eq!(code(&found), "TOO_COMPLEX", "a page behind a variable");
 }
 
+/// What clients ask of a schema before anything else, as the reference implementation puts it.
+const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description queryType { name kind } mutationType { name kind }
+    subscriptionType { name kind } types { ...FullType }
+    directives { name description isRepeatable locations args(includeDeprecated: true) { ...InputValue } } } }
+  fragment FullType on __Type { kind name description specifiedByURL isOneOf
+    fields(includeDeprecated: true) { name description args(includeDeprecated: true) { ...InputValue }
+      type { ...TypeRef } isDeprecated deprecationReason }
+    inputFields(includeDeprecated: true) { ...InputValue } interfaces { ...TypeRef }
+    enumValues(includeDeprecated: true) { name description isDeprecated deprecationReason } possibleTypes { ...TypeRef } }
+  fragment InputValue on __InputValue { name description type { ...TypeRef } defaultValue isDeprecated deprecationReason }
+  fragment TypeRef on __Type { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name
+    ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
+
+#[test]
+fn what_stock_clients_ask_of_the_schema_is_well_within_the_limits() {
+    let limits = Limits { complexity: Limits::default().complexity * 2 / 3, ..Limits::default() };
+    let service = service_with(&World::new(2).run(100), Options { limits, ..Options::default() });
+    let found = answer(&service, INTROSPECTION, json!({}));
+    let errors = found["errors"].as_array().cloned().unwrap_or_default();
+    // A library may not know the newest fields of the schema's own types; nothing else is wrong with it.
+    for error in &errors {
+        assert_eq!(error["extensions"]["code"], "GRAPHQL_VALIDATION_FAILED", "{error}");
+        assert!(error["message"].as_str().unwrap().starts_with("Unknown field"), "{error}");
+    }
+    assert!(!errors.is_empty() || found["data"]["__schema"]["types"].as_array().unwrap().len() > 60);
+}
+
 #[test]
 fn batches_and_bodies_that_are_no_question_are_refused() {
     let service = service(&World::new(2).run(400));

@@ -18,8 +18,8 @@ fn served() -> Served {
         entry("weir_admit", "scopes: [admit]"),
     ];
     std::fs::write(dir.path().join("tokens.yaml"), format!("tokens:\n{}", tokens.concat())).unwrap();
-    let pools = "{drainTimeout: 0s, auth: {tokensFile: tokens.yaml}, pools: {default: {}, chat: {}}}";
-    Served::start_in(dir, &settings(pools, ""), &[])
+    let settings = settings("{drainTimeout: 0s, auth: {tokensFile: tokens.yaml}}", "");
+    Served::start_in(dir, &(settings + "pools: {default: {}, chat: {}}\n"), &[])
 }
 
 async fn ask(served: &Served, method: &str, path: &str, token: &str, more: &[(&str, &str)]) -> Reply {
@@ -92,7 +92,7 @@ async fn a_token_for_one_pool_asks_about_that_pool() {
     let reply = ask(&served, "POST", "/graphql", "weir_chat", &[]).await;
     assert_eq!(reply.json(), json!({ "data": { "pools": [{ "name": "chat" }] } }));
     for field in [
-        "pool(name: \"default\") { regime }",
+        "pool(pool: \"default\") { regime }",
         "request(id: \"default-1\") { id }",
         "requests(pool: \"default\") { nodes { id } }",
         "events(pool: \"default\") { endCursor }",

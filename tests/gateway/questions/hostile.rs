@@ -46,8 +46,8 @@ async fn attack(addr: SocketAddr, rounds: usize, from: usize, busy: &AtomicU64) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c125_hostile_questions_are_bounded_and_admissions_go_on() {
-    let served =
-        Arc::new(Served::start(&settings("{drainTimeout: 0s, graphql: {timeout: 2s}}", "maxRequests: 400")));
+    let served = Served::start(&settings("{drainTimeout: 0s, graphql: {timeout: 2s}}", "maxRequests: 400"));
+    let addr = served.addr;
     served.pool_is(0.2).await;
     let (stop, busy) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let callers: Vec<_> = (0..4)
