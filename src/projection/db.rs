@@ -360,7 +360,7 @@ impl Db {
     /// What sled says.
     pub fn last_to(&self, pool: &str, kind: Kind, number: u64) -> Result<Option<u64>, ProjectionError> {
         let range = key(pool, kind, 0, 0)..=key(pool, kind, number, u16::MAX);
-        self.guarded(|db| Ok(db.range(range).keys().next_back().transpose()?))
+        self.guarded(|db| db.range(range).keys().next_back().transpose())
             .map(|key| key.and_then(|key| parsed(&key)).map(|(number, _)| number))
     }
 
