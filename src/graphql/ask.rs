@@ -17,6 +17,9 @@ use weir_projection::{Found as StateFound, Moment, PoolProjection, Projections, 
 /// The pool of questions that name none, where there is more than one.
 const DEFAULT_POOL: &str = "default";
 
+/// A state of the past, and of which pool.
+type LastState = Option<(String, Arc<StateFound>)>;
+
 /// Who asks: the pools that the caller may see (none: all), and how long the work may take.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -24,8 +27,8 @@ pub struct Terms {
     pub pools: Option<BTreeSet<String>>,
     /// Bounds of the work.
     pub work: Work,
-    /// The last state of the past that was found, and of which pool: what is in it is asked for right after it.
-    state: Arc<Mutex<Option<(String, Arc<StateFound>)>>>,
+    /// The last one that was found: what is in it is asked for right after it.
+    state: Arc<Mutex<LastState>>,
 }
 
 impl Terms {

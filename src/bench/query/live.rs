@@ -99,7 +99,7 @@ async fn follower(
     let began = Instant::now();
     let mut pairs = Pairs { with: Vec::new(), without: Vec::new() };
     while pairs.with.len() < 3 || began.elapsed() + load.stretch * 3 < span {
-        let with_first = pairs.with.len() % 2 == 0;
+        let with_first = pairs.with.len().is_multiple_of(2);
         if !with_first {
             pairs.without.push(turn(callers, load).await?);
         }
