@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weir::gateway::auth::Digest;
 
 fn served() -> Served {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = crate::kept::tempdir().unwrap();
     let entry = |token: &str, rest: &str| {
         let name = token.trim_start_matches("weir_");
         format!("- {{name: {name}, sha256: \"{}\", {rest}}}\n", Digest::of(token.as_bytes()))
