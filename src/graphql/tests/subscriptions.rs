@@ -140,7 +140,7 @@ fn there_are_no_more_subscriptions_than_allowed() {
     let one_more = rig.service.subscribe(json!({ "query": EVENTS }), &rig.service.terms(None));
     assert_eq!(one_more.err().map(|fault| fault.code()), Some("BUSY"));
     drop(streams);
-    rig.subscribe(EVENTS);
+    drop(rig.subscribe(EVENTS));
     let question = rig.service.subscribe(json!({ "query": "{ pools { name } }" }), &rig.service.terms(None));
     assert_eq!(question.err().map(|fault| fault.code()), Some("BAD_REQUEST"));
 }

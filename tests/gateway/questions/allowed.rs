@@ -22,6 +22,9 @@ fn served() -> Served {
     Served::start_in(dir, &(settings + "pools: {default: {}, chat: {}}\n"), &[])
 }
 
+/// Names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 async fn ask(served: &Served, method: &str, path: &str, token: &str, more: &[(&str, &str)]) -> Reply {
     let bearer = format!("Bearer {token}");
     let mut headers = more.to_vec();
@@ -47,7 +50,7 @@ const BROWSER: [(&str, &str); 1] = [("accept", "text/html,application/xhtml+xml"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_scope_read_asks_and_only_the_page_is_for_everybody() {
     let served = served();
-    let ways: [(&str, &str, &[(&str, &str)]); 4] = [
+    let ways: [(&str, &str, Headers<'_>); 4] = [
         ("POST", "/graphql", &[]),
         ("GET", GET, &[]),
         ("POST", "/graphql", &SSE),
