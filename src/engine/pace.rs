@@ -7,14 +7,22 @@
 use super::burden::Burden;
 use std::time::{Duration, Instant};
 
-/// A batch of so many steps is handed over without waiting for more.
-pub(super) const FULL: usize = 192;
+/// A batch of so many steps that callers wait for is handed over without waiting for more; and one of so many steps in
+/// all: nobody waits for what ends with a stream.
+const FULL_AWAITED: usize = 192;
+pub(super) const FULL: usize = 288;
 /// After a batch of at least so many steps others are likely to follow.
 const BUSY: usize = 8;
 /// From one batch to the next, at least: while up to so large a share of the processors is taken, and from so large a
 /// share on; in between it rises evenly.
 const RELAXED: (f64, Duration) = (0.7, Duration::from_millis(1));
 const CROWDED: (f64, Duration) = (0.85, Duration::from_millis(3));
+
+/// Is a batch of so many steps and answers handed over without waiting for more?
+pub(super) fn is_full(steps: usize, answers: usize) -> bool {
+    // One step may answer many.
+    steps.min(answers) >= FULL_AWAITED || steps >= FULL
+}
 
 /// The pace of one pool's batches.
 #[derive(Debug, Default)]
@@ -46,6 +54,13 @@ fn after(steps: usize, share: f64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_is_full_by_the_steps_that_somebody_waits_for() {
+        assert!(is_full(192, 192) && !is_full(191, 191));
+        assert!(!is_full(287, 150) && is_full(288, 150), "the rest are ends of streams");
+        assert!(!is_full(3, 192), "answers of a few steps");
+    }
 
     #[test]
     fn who_is_alone_does_not_wait_and_a_crowd_waits_longer() {

@@ -9,7 +9,7 @@ use super::flood::Flood;
 use super::handle::Shared;
 use super::inbox::{Arriving, Intake, Lanes, Look, Message};
 use super::journal::{Journal, Port};
-use super::pace::{FULL, Pace};
+use super::pace::{FULL, Pace, is_full};
 use super::release::{Release, Waiters};
 use super::timings::Timings;
 use std::collections::VecDeque;
@@ -342,7 +342,7 @@ impl Pool {
 
     /// Until when the batch at hand waits for more to join it.
     fn gathers_until(&self) -> Option<Instant> {
-        if self.building.len() >= FULL || self.drain_until.is_some() {
+        if is_full(self.building.len(), self.answers.len()) || self.drain_until.is_some() {
             return None;
         }
         self.pace.until().filter(|until| *until > Instant::now())
