@@ -2,6 +2,7 @@
 //!
 //! Not here: the decision itself (the kernel), and llm-d's own names for the same constants beyond reading them.
 
+use crate::duration::format_duration;
 use crate::effective::ControllerSettings;
 use crate::node::Origin;
 use crate::plugins::{mark, staleness};
@@ -17,6 +18,8 @@ const LEADING: Micros = Micros::from_millis(10);
 const PUSHED_STALENESS: Micros = Micros::from_millis(200);
 /// Shorter scrape intervals count as this.
 const REFRESH_FLOOR: Micros = Micros::from_millis(50);
+/// What the end of a stream may well take: one flush of the log and a connection's end, on a busy machine.
+const STREAM_END: Micros = Micros::from_millis(100);
 
 /// How long after a revoked request's end the gauge may still show it: the detector's own staleness threshold, the scrape
 /// interval and the engine's time (contract.md row 27). A detector that counts leases needs hardly any.
@@ -29,13 +32,15 @@ pub fn derived_grace(detector: &Detector, interval: Micros) -> Micros {
     }
 }
 
-/// Reads the section `eviction` of a pool. What it leaves out is llm-d's constant of `controller`, or derived.
+/// Reads the section `eviction` of a pool, whose requests wait for `budget` at most (zero: for any time). What it leaves out
+/// is llm-d's constant of `controller`, or derived.
 pub fn read(
     reading: &mut Reading,
     own: &Section<'_>,
     controller: &ControllerSettings,
     detector: &Detector,
     interval: Micros,
+    budget: Micros,
 ) -> Eviction {
     let section = own.section(reading, "eviction");
     let constants = own.section(reading, "controller");
@@ -79,6 +84,13 @@ pub fn read(
         controller.eviction_confirmation_grace,
     );
     if controller.enable_eviction {
+        let of = |key: &str, older: &str| match constants.node(older) {
+            Some(_) if section.node(key).is_none() => constants.at(older),
+            _ => section.at(key),
+        };
+        unfit_timeout(reading, &of("confirmationTimeout", "evictionConfirmationTimeout"), timeout);
+        let derived = derived_grace(detector, interval);
+        unfit_grace(reading, &of("confirmationGrace", "evictionConfirmationGrace"), (grace, derived), budget);
         return Eviction {
             enabled: true,
             max_revocations: u32::try_from(cap).unwrap_or(u32::MAX),
@@ -99,6 +111,39 @@ pub fn read(
         confirmation_timeout: if timeout_set { timeout } else { default.confirmation_timeout },
         ..default
     }
+}
+
+/// A victim whose stream takes longer to end has timed out, and is not taken again: the next decision takes others.
+fn unfit_timeout(reading: &mut Reading, path: &str, timeout: Micros) {
+    if timeout < STREAM_END {
+        let text = format!(
+            "{} is less than the end of a stream may take, {}: requests that are ending count as timed out, and others are \
+             taken in their place",
+            format_duration(timeout),
+            format_duration(STREAM_END)
+        );
+        reading.report.warn(path, text);
+    }
+}
+
+fn unfit_grace(reading: &mut Reading, path: &str, (grace, derived): (Micros, Micros), budget: Micros) {
+    let text = if grace < derived {
+        format!(
+            "{} is less than the {} that the gauge may take to show what has ended: decisions may be made on what is gone, \
+             and take more than is needed",
+            format_duration(grace),
+            format_duration(derived)
+        )
+    } else if grace >= budget && !budget.is_zero() {
+        format!(
+            "{} is not less than defaultRequestTTL, {}: whoever waits gives up before a second decision",
+            format_duration(grace),
+            format_duration(budget)
+        )
+    } else {
+        return;
+    };
+    reading.report.warn(path, text);
 }
 
 /// Of the two caps one counts.
@@ -135,5 +180,55 @@ mod tests {
             let found = derived_grace(&detector, Micros::from_millis(interval));
             assert_eq!(found, Micros::from_millis(grace), "{detector:?} every {interval} ms");
         }
+    }
+
+    #[test]
+    fn times_of_eviction_that_cannot_work_are_told_of() {
+        let of = |text: &str| crate::from_text(text, []).unwrap();
+        let with = |more: &str| {
+            of(&format!("flowControl: {{enableEviction: true}}\npools: {{default: {{{more}}}}}\n"))
+        };
+        for fine in
+            ["", "eviction: {confirmationGrace: 500ms}", "controller: {evictionConfirmationTimeout: 100ms}"]
+        {
+            assert!(with(fine).warnings.is_empty(), "{fine}: {:?}", with(fine).warnings);
+        }
+        for (section, path, words) in [
+            ("eviction: {confirmationTimeout: 1ns}", "eviction.confirmationTimeout", "1µs is less than"),
+            ("eviction: {confirmationGrace: 0s}", "eviction.confirmationGrace", "0s is less than the 500ms"),
+            (
+                "eviction: {confirmationGrace: 2562047h}",
+                "eviction.confirmationGrace",
+                "not less than defaultRequestTTL",
+            ),
+            ("eviction: {confirmationGrace: 60s}", "eviction.confirmationGrace", "1m0s is not less"),
+            (
+                "controller: {evictionConfirmationGrace: 499ms}",
+                "controller.evictionConfirmationGrace",
+                "take more than is needed",
+            ),
+            (
+                "eviction: {confirmationTimeout: 9s}, controller: {evictionConfirmationTimeout: 99ms}",
+                "controller.evictionConfirmationGrace",
+                "",
+            ),
+        ] {
+            let (found, path) = (with(section), format!("pools.default.{path}"));
+            let told: Vec<_> =
+                found.warnings.iter().map(|warning| (warning.path.as_str(), &warning.text)).collect();
+            match words {
+                "" => assert!(told.is_empty(), "{section}: {told:?}"),
+                _ => assert!(
+                    told.len() == 1 && told[0].0 == path && told[0].1.contains(words),
+                    "{section}: {told:?}"
+                ),
+            }
+        }
+        // Off, nothing of it counts; a grace that is derived is told of where the budget is even shorter.
+        assert!(of("pools: {default: {eviction: {confirmationGrace: 1ms}}}\n").warnings.is_empty());
+        let short = of("flowControl: {enableEviction: true, defaultRequestTTL: 400ms}\n");
+        assert!(
+            short.warnings.iter().any(|warning| warning.path == "pools.default.eviction.confirmationGrace")
+        );
     }
 }

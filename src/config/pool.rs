@@ -50,7 +50,14 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     blind_after(reading, &own, &section, &mut policy);
     registry(reading, &own, &mut policy);
     let controller = controller(reading, &own, flow.enable_eviction);
-    policy.eviction = eviction::read(reading, &own, &controller, &policy.detector, scrape.interval);
+    policy.eviction = eviction::read(
+        reading,
+        &own,
+        &controller,
+        &policy.detector,
+        scrape.interval,
+        policy.saturation_budget,
+    );
     staleness_against_scrape(reading, &own, &flow.detector_name, &policy, &scrape);
     unseen_ends(reading, &section, &policy);
     PoolSettings {
