@@ -8,7 +8,7 @@ use crate::ceilings;
 use crate::demand::{self, Measure};
 use crate::leases::Lease;
 use crate::revoke;
-use crate::saturation::{self, Gauge};
+use crate::saturation::{self, EndpointLoad, Gauge};
 use crate::sizing::{self, Needed, Question};
 use crate::turn::Turn;
 use crate::{
@@ -205,36 +205,54 @@ impl State {
         };
         let (priority, ceiling) = bands.find(wanted)?;
         // Nobody who is not blocked may be passed over for a band that does not come next.
-        let load = self.shown_load(gauge.1).filter(|load| load.saturation >= ceiling)?;
+        let load = self.shown_load(gauge, ceiling).filter(|load| load.saturation >= ceiling)?;
         let depth = self.bands.get(&priority).map_or(0, |band| band.ready_requests);
         Some(Demand { priority, depth, ceiling, load, gauge })
     }
 
-    /// What the sensor shows of the pool; nothing where it shows nothing (contract.md row 28).
-    fn shown_load(&self, effective: Ratio) -> Option<Load> {
+    /// What the sensor shows of the pool, whose gauge reads so (as sampled, and with the charge for what no sample has shown);
+    /// nothing where it shows nothing (contract.md row 28).
+    ///
+    /// Where that charge alone brings the gauge up to the ceiling, it counts only on endpoints that have requests waiting:
+    /// elsewhere what was sent may well run at once, which the next sample tells before anybody is taken back in vain.
+    fn shown_load(&self, (raw, effective): (Ratio, Ratio), ceiling: Ratio) -> Option<Load> {
         let placed: usize = self.endpoints.table.values().map(|endpoint| endpoint.leases.len()).sum();
         let all = (placed + self.endpoints.elsewhere.len()) as u64;
         let (count, fresh) = (self.endpoints.len(), self.endpoints.fresh);
         match &self.policy.detector {
             Detector::Utilization { .. } if fresh == 0 => None,
             Detector::Utilization { .. } if fresh < count => {
-                let credit = self.policy.in_flight_credit;
-                let mut gauge = Gauge::new(&self.policy.detector);
-                let mut leases = 0;
-                for (index, endpoint) in
-                    self.endpoints.table.values().enumerate().filter(|(_, e)| e.is_fresh())
-                {
-                    let load = self.load(index, endpoint);
-                    gauge.add(load.role, saturation::term(&self.policy.detector, &load, credit));
-                    leases += load.requests;
-                }
-                Some(Load { saturation: gauge.read().effective, leases, stale: count - fresh })
+                let (raw, ..) = self.gauge_of_fresh(|_| false);
+                let (saturation, leases) = match raw >= ceiling {
+                    true => self.gauge_of_fresh(|_| true),
+                    false => self.gauge_of_fresh(waits),
+                };
+                Some(Load { saturation, leases, stale: count - fresh })
+            }
+            Detector::Utilization { .. } if raw < ceiling => {
+                let (saturation, _) = self.gauge_of_fresh(waits);
+                Some(Load { saturation, leases: all, stale: 0 })
             }
             Detector::Pushed if self.endpoints.pushed.is_none() || count == 0 => None,
             Detector::Utilization { .. } | Detector::Concurrency { .. } | Detector::Pushed => {
                 (count > 0).then_some(Load { saturation: effective, leases: all, stale: 0 })
             }
         }
+    }
+
+    /// The gauge of the fresh endpoints, with the charge for what their samples cannot show where `charged` says so, and the
+    /// leases on them.
+    fn gauge_of_fresh(&self, charged: impl Fn(&EndpointLoad) -> bool) -> (Ratio, u64) {
+        let detector = &self.policy.detector;
+        let mut gauge = Gauge::new(detector);
+        let mut leases = 0;
+        for (index, endpoint) in self.endpoints.table.values().enumerate().filter(|(_, e)| e.is_fresh()) {
+            let load = self.load(index, endpoint);
+            let credit = self.policy.in_flight_credit && charged(&load);
+            gauge.add(load.role, saturation::term(detector, &load, credit));
+            leases += load.requests;
+        }
+        (gauge.read().effective, leases)
     }
 
     /// Victims for demand of this priority, best first.
@@ -317,6 +335,11 @@ impl State {
     pub(crate) fn victims_afresh(&self) -> BTreeSet<VictimKey> {
         self.leases.iter().filter_map(|(id, lease)| self.victim_key(*id, lease)).collect()
     }
+}
+
+/// Has this endpoint more than it can run?
+fn waits(load: &EndpointLoad) -> bool {
+    load.sample.is_some_and(|sample| sample.waiting > 0)
 }
 
 pub(crate) fn apply_decided(state: &mut State, e: &ReclamationDecided) {

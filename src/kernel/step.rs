@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// Version of what the kernel *decides*. Raised whenever the digest of the golden logs moves.
-pub const KERNEL_BEHAVIOUR: u32 = 1;
+pub const KERNEL_BEHAVIOUR: u32 = 2;
 
 /// How many requests one step may end or admit; if more is due, the next deadline is now.
 pub const DECISIONS_PER_STEP: usize = 64;

@@ -15,8 +15,8 @@ use weir_kernel::*;
 type World = (&'static str, fn() -> Policy, &'static str);
 
 /// The behaviour that these digests are of, and the worlds.
-const GOLDEN: (u32, [World; 7]) = (
-    1,
+const GOLDEN: (u32, [World; 8]) = (
+    2,
     [
         ("defaults", Policy::default, "73f42c1fc1edf7fcbdda5e323fa8042f1b37a54958237c8ddf16b225b4c41b20"),
         ("turns", turns, "f342fa26fff2ef6b2703b8e0c9005c3fe79094b2c5dfd16b8aaa21446d5c4f11"),
@@ -25,6 +25,7 @@ const GOLDEN: (u32, [World; 7]) = (
         ("raw", raw, "1e51ca549052edd384bac73827ac59520cd3f38e4006ed25f2c40cdea7ba2138"),
         ("reclaimed", reclaimed, "8d219c9f9e9934d62b811c045a03da18d5a29e2c5b7b1a1864cd70102ce54553"),
         ("revoked", revoked, "473add1aece815b769ceec92dbe35f06d62e202964abe465bbf10f42599022a6"),
+        ("sensed", sensed, "3aee05e6898580d66fcab767846b3a06b3e69f2c1d8ec23e984ced944c9effb2"),
     ],
 );
 
@@ -97,6 +98,19 @@ fn reclaimed() -> Policy {
     if let Detector::Concurrency { max_requests, .. } = &mut policy.detector {
         *max_requests = 2;
     }
+    policy
+}
+
+/// As `reclaimed`, with the gauge of scraped engines.
+fn sensed() -> Policy {
+    let detector = Detector::Utilization {
+        queue_depth: 3,
+        kv: Ratio(800_000),
+        staleness: Micros::from_millis(200),
+        headroom: Ratio::ZERO,
+    };
+    let mut policy = Policy { detector, ..reclaimed() };
+    policy.eviction.sizing = Sizing::Demand;
     policy
 }
 

@@ -273,6 +273,66 @@ fn where_some_are_stale_the_fresh_ones_alone_count() {
 }
 
 #[test]
+fn a_charge_that_no_sample_bears_out_takes_nothing_back() {
+    let full = "
+        t=0    join e1 + sample e1 w=0 r=0
+        t=0    arrive a prio=-1 face=proxy choose => a:admit e1
+        t=0    arrive b prio=-1 face=proxy choose => b:admit e1
+        t=0    arrive c prio=-1 face=proxy choose => c:admit e1
+        t=0    arrive d prio=-1 face=proxy choose => d:admit e1
+        t=0    arrive e prio=-1 face=proxy choose => e:admit e1
+        ";
+    let rows = |rows: &str| check(evicting(scraped()), &format!("{full}{rows}"));
+    // The gauge is at its ceiling by what was sent to an engine that showed no queue. They all run.
+    rows(
+        "
+        t=10ms arrive hi prio=10
+        t=10ms is sat=1 raw=0 outstanding=0 queued=1
+        t=50ms sample e1 w=0 r=5 => hi:admit
+        ",
+    );
+    // They do not.
+    rows(
+        "
+        t=10ms arrive hi prio=10
+        t=50ms sample e1 w=5 r=0 => for 10: 1 of 5, e:revoke
+        ",
+    );
+    // Where some wait already, one more will.
+    rows(
+        "
+        t=50ms sample e1 w=4 r=1
+        t=60ms arrive f prio=-1 face=proxy choose => f:admit e1
+        t=60ms is sat=1 raw=0.8
+        t=60ms arrive hi prio=10 => for 10: 1 of 6, f:revoke
+        ",
+    );
+    // An engine whose memory is full.
+    rows(
+        "
+        t=50ms sample e1 w=0 r=5 kv=0.8
+        t=60ms arrive hi prio=10 => for 10: 1 of 5, e:revoke
+        ",
+    );
+    // The same where another endpoint is stale.
+    check(
+        evicting(scraped()),
+        "
+        t=0    join e1 + sample e1 w=0 r=0 + join e2 + sample e2 w=0 r=0
+        t=1    stale e2
+        t=1    arrive a prio=-1 face=proxy choose => a:admit e1
+        t=1    arrive b prio=-1 face=proxy choose => b:admit e1
+        t=1    arrive c prio=-1 face=proxy choose => c:admit e1
+        t=1    arrive d prio=-1 face=proxy choose => d:admit e1
+        t=1    arrive e prio=-1 face=proxy choose => e:admit e1
+        t=1    arrive hi prio=10
+        t=1    is sat=1 outstanding=0
+        t=1.05 sample e1 w=5 r=0 => for 10: 1 of 5, e:revoke
+        ",
+    );
+}
+
+#[test]
 fn after_a_restart_nothing_is_taken_back_before_the_view_is_back_and_a_grace_has_passed() {
     check(
         evicting(pushed()),

@@ -35,12 +35,28 @@ fn victim(dice: &mut Dice, state: &State) -> RequestId {
     }
 }
 
+/// Now and then engines whose queues are about full, beside whatever else they show.
+fn queued(dice: &mut Dice, mood: Mood, mut round: Observation) -> Observation {
+    if matches!(mood, Mood::Open | Mood::Full) && dice.one_in(3) {
+        let waiting = 4 + dice.below(3) as i32;
+        for slot in [0, 1, 2, 3].map(Slot) {
+            // Differences to the sample before: none, then so many.
+            let load = |waiting| EndpointChange::Sampled { slot, waiting, running: 1, kv: 0 };
+            round.changes.extend([load(-1_000_000), load(waiting)]);
+        }
+    }
+    round
+}
+
 pub fn input(dice: &mut Dice, mood: Mood, state: &State, now: Micros) -> Input {
     let sizing = state.policy().eviction.sizing;
     match dice.below(100) {
         0 => start(),
         1 if dice.one_in(4) => settings(dice, sizing),
-        2..=20 => Input::Observed(observation(dice, mood, now)),
+        2..=20 => {
+            let round = observation(dice, mood, now);
+            Input::Observed(queued(dice, mood, round))
+        }
         21..=36 => {
             let (request, termination) = (victim(dice, state), Termination::Evicted);
             Input::Ended(Ended { request, termination, usage: None })

@@ -173,6 +173,12 @@ impl Orders {
             id,
             "a decision for a band that is open",
         )?;
+        // Beyond what the samples show, a charge counts at most in part, and not at all where it is all there is.
+        let shown = e.saturation >= e.ceiling
+            && (e.stale > 0
+                || e.saturation == e.effective
+                || (e.raw < e.ceiling && e.saturation < e.effective));
+        broken(shown, id, "a decision on more than is shown")?;
         let sized = self.sized.take();
         self.counted = sized.as_ref().map(|sized| (e.demand, sized.demand, step.at + sized.round_trip));
         broken(sized.is_some() == (policy.eviction.sizing == Sizing::Demand), id, "sized otherwise")?;
