@@ -43,9 +43,9 @@ impl Drop for Running {
 struct Stack {
     addr: SocketAddr,
     urls: Vec<String>,
-    _dir: Kept,
     _pool: Running,
     _weir: Running,
+    _dir: Kept,
 }
 
 impl Stack {
