@@ -5,11 +5,15 @@
 mod counters;
 mod deploy;
 mod figures;
+mod incident;
 #[path = "../kept/mod.rs"]
 mod kept;
 mod openapi;
 mod prometheus;
 mod pseudonyms;
+#[path = "../crash/replay.rs"]
+#[allow(dead_code)]
+mod replay;
 #[path = "../traces/rig.rs"]
 #[allow(dead_code)]
 mod rig;
