@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Engine(Arc<AtomicUsize>);
 
 impl Engine {
-    fn start(last: u8, port: u16) -> (Engine, u16) {
-        let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port)).unwrap();
+    /// None where somebody else has the port.
+    fn start(last: u8, port: u16) -> Option<(Engine, u16)> {
+        let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, last), port)).ok()?;
         let port = listener.local_addr().unwrap().port();
         let read = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&read);
@@ -48,7 +49,7 @@ impl Engine {
                 });
             }
         });
-        (Engine(read), port)
+        Some((Engine(read), port))
     }
 
     fn scrapes(&self) -> usize {
@@ -59,9 +60,9 @@ impl Engine {
 /// Two engines at one port, as pods of a Service are.
 fn engines() -> (Engine, Engine, u16) {
     for _ in 0..50 {
-        let (one, port) = Engine::start(1, 0);
-        if TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), port)).is_ok() {
-            return (one, Engine::start(2, port).0, port);
+        let (one, port) = Engine::start(1, 0).unwrap();
+        if let Some((two, _)) = Engine::start(2, port) {
+            return (one, two, port);
         }
     }
     panic!("no port that is free at both addresses");
