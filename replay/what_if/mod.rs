@@ -4,6 +4,7 @@ mod ahead;
 mod chart;
 mod command;
 mod facts;
+mod found;
 mod lockstep;
 mod logged;
 mod page;
@@ -19,7 +20,8 @@ pub(crate) mod tests;
 
 pub use command::{Args, WhatIfError, answer, run as command};
 pub use facts::{Course, Fact, Facts, Stage, subject, take};
+pub use found::Shares;
 pub use lockstep::{Answer, Question, run};
 pub use print::changes;
 pub use tally::{Tallies, Tally};
-pub use world::{Options, PatienceRule, Shares, World};
+pub use world::{Options, PatienceRule, World};

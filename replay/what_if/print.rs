@@ -1,9 +1,10 @@
 //! The answer for people and as JSON, each figure beside how it was come by.
 
 use super::command::{Args, ModelRule, WhatIfError};
+use super::found::{Changed, Divergence, Shares};
 use super::lockstep::Answer;
 use super::tally::Tally;
-use super::world::{Changed, Divergence, PatienceRule, Shares, World};
+use super::world::{PatienceRule, World};
 use crate::model::PoolModel;
 use crate::settings::Candidate;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! The threads on which questions are answered: as many as are answered at once, of so little weight that, whatever is
-//! asked, admissions get the processors first.
+//! asked, admissions get most of the processors.
 //!
 //! Not here: what an answer is (`service.rs`). There is never more to do than there are threads: who finds no place is
 //! refused before.

@@ -11,7 +11,7 @@ mod text;
 mod watch;
 
 pub use names::{MetricNames, Preset};
-pub use scrape::{ScrapeFault, ScrapeOptions, metrics_uri};
+pub use scrape::{ScrapeFault, ScrapeOptions, chain, metrics_uri};
 pub use table::{ENDPOINTS_MAX, KV_DEADBAND, Known, LOGGED_EVERY, Spec, Table, TooMany};
 pub use text::{Load, TextFault, read};
 pub use watch::{EndpointStatus, Feed, Observer, ObserverOptions, Push, View};

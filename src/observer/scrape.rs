@@ -136,7 +136,7 @@ pub fn metrics_uri(url: &str) -> Result<Uri, ScrapeFault> {
 }
 
 /// An error and what it rests on, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -2,6 +2,7 @@
 //! alone; every read has its time and its size.
 
 use super::place::Cluster;
+use crate::observer::chain;
 use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
@@ -271,17 +272,6 @@ fn words_of(body: &[u8]) -> String {
     let message = status.as_ref().and_then(|status| status["message"].as_str());
     let text = message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
     text.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
-}
-
-/// An error and what it rests on, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }
 
 /// `key=value` of a query, the value escaped.
