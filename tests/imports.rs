@@ -44,6 +44,7 @@ fn units() -> BTreeMap<String, Vec<PathBuf>> {
     let packages = [
         ("weir-kernel", "src/kernel"),
         ("weir-log", "src/log"),
+        ("weir-background", "src/background"),
         ("weir-config", "src/config"),
         ("weir-projection", "src/projection"),
         ("weir-graphql", "src/graphql"),

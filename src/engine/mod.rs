@@ -6,7 +6,6 @@
 
 mod about;
 mod admin;
-mod burden;
 mod clock;
 mod comeback;
 mod decision;

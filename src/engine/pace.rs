@@ -4,8 +4,8 @@
 //! other at a pace, and at a slower one where the processors are the limit: there fewer batches are more requests.
 //! Whoever is alone never waits for it. The figures are those of `weir bench gateway` on two cores.
 
-use super::burden::Burden;
 use std::time::{Duration, Instant};
+use weir_background::Burden;
 
 /// A batch of so many steps that callers wait for is handed over without waiting for more; and one of so many steps in
 /// all: nobody waits for what ends with a stream.

@@ -8,7 +8,6 @@ use crate::events::{self, Found, Wanted};
 use crate::fault::Fault;
 use crate::schema::{event, field_value};
 use crate::state::pool_value;
-use crate::workers;
 use async_graphql::Result;
 use async_graphql::dynamic::{FieldValue, ResolverContext, SubscriptionFieldFuture};
 use std::marker::PhantomData;
@@ -19,6 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
+use weir_background::give_way;
 use weir_log::reader::Bound;
 use weir_projection::{PoolProjection, ProjectionError, Projections, Stopped, Work};
 
@@ -76,7 +76,7 @@ fn begin<'a>(events: bool, ctx: &ResolverContext<'a>) -> std::result::Result<Hea
     let builder = std::thread::Builder::new().name("weir-subscription".to_owned());
     let all = ask.projections().clone();
     let run = move || {
-        workers::yield_to_others();
+        give_way();
         match wanted {
             Some(wanted) => follow(&pool, &wanted, &to, (&told, &all)),
             None => look(&pool, &to, &all),

@@ -1,5 +1,5 @@
-//! The threads on which questions are answered: as many as are answered at once, of so little weight that, whatever is
-//! asked, admissions get most of the processors.
+//! The threads on which questions are answered: as many as are answered at once. They give way, so that, whatever is
+//! asked, admissions get most of the processors: by their weight, and by taking turns at some of them.
 //!
 //! Not here: what an answer is (`service.rs`). There is never more to do than there are threads: who finds no place is
 //! refused before.
@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_background::{Turns, give_way};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -14,16 +15,6 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub struct Workers {
     to: SyncSender<Job>,
-}
-
-/// Gives the calling thread little weight: it yields to any other that has something to do.
-pub fn yield_to_others() {
-    // On Linux this is the thread's own (setpriority(2)). Of a contended processor it then gets about a tenth, which is
-    // enough to answer while all is busy. Where it is refused, nothing is lost but the courtesy.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, 10) {
-        tracing::debug!(%error, "a thread that answers questions keeps its weight");
-    }
 }
 
 impl Workers {
@@ -34,9 +25,12 @@ impl Workers {
     pub fn start(count: usize) -> std::io::Result<Workers> {
         let (to, jobs) = sync_channel(count.max(1));
         let jobs = Arc::new(Mutex::new(jobs));
+        let turns = Turns::of_half_the_processors();
         for _ in 0..count {
-            let jobs = jobs.clone();
-            std::thread::Builder::new().name("weir-question".to_owned()).spawn(move || work(&jobs))?;
+            let (jobs, turns) = (jobs.clone(), turns.clone());
+            std::thread::Builder::new()
+                .name("weir-question".to_owned())
+                .spawn(move || work(&jobs, &turns))?;
         }
         Ok(Workers { to })
     }
@@ -47,13 +41,13 @@ impl Workers {
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>) {
-    yield_to_others();
+fn work(jobs: &Mutex<Receiver<Job>>, turns: &Turns) {
+    give_way();
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
         // Whoever waits for it hears that it is gone.
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| turns.during(job))).is_err() {
             tracing::error!("a question made its thread fail; the thread goes on");
         }
     }

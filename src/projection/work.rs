@@ -28,11 +28,12 @@ impl Work {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// May it go on?
+    /// May it go on? Others may have their turn first, so not to be asked with a lock held that others wait for.
     ///
     /// # Errors
     /// [`Stopped`]: why not.
     pub fn check(&self) -> Result<(), Stopped> {
+        weir_background::pass_on();
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Stopped::Cancelled);
         }

@@ -1,4 +1,4 @@
-//! How much of the processors this process takes.
+//! How much of the processors this process takes for what cannot wait.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ const WINDOW: Duration = Duration::from_millis(20);
 
 /// The share of the processors that was taken in the last window.
 #[derive(Debug)]
-pub(super) struct Burden {
+pub struct Burden {
     processors: f64,
     since: Option<(Instant, Duration)>,
     share: f64,
@@ -24,7 +24,7 @@ impl Default for Burden {
 
 impl Burden {
     /// From 0 (idle) to about 1 (every processor is busy with us), as of the last whole window.
-    pub(super) fn share(&mut self, now: Instant) -> f64 {
+    pub fn share(&mut self, now: Instant) -> f64 {
         if self.since.is_none_or(|(since, _)| now.duration_since(since) >= WINDOW) {
             self.measured(now, processor_time());
         }
@@ -40,10 +40,11 @@ impl Burden {
     }
 }
 
-/// Of all threads of this process since it began.
+/// Of the threads of this process since it began. What threads take that give way is there for the asking.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    let all = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));
+    all.saturating_sub(crate::taken())
 }
 
 #[cfg(test)]
