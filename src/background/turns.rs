@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 /// How long a turn lasts where others wait for one, or where the processors are wanted.
 const TURN: Duration = Duration::from_micros(500);
-/// Where what cannot wait takes this share of the processors, nobody runs for so long after each turn.
+/// Where what cannot wait takes this share of the processors, nobody runs for a while after each turn: for so long times
+/// the share. At half of the processors that is 5 ms, so that what is left for turns is a tenth of one.
 const BUSY: f64 = 0.2;
-const REST: Duration = Duration::from_millis(1);
+const REST: Duration = Duration::from_millis(10);
 
 /// So many turns at once.
 #[derive(Clone, Debug)]
@@ -70,8 +71,9 @@ impl Turns {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn busy(&self) -> bool {
-        self.0.burden.lock().unwrap_or_else(PoisonError::into_inner).share(Instant::now()) >= BUSY
+    fn rest(&self) -> Option<Duration> {
+        let share = self.0.burden.lock().unwrap_or_else(PoisonError::into_inner).share(Instant::now());
+        rest(share)
     }
 
     fn wait(&self) -> Turn {
@@ -91,6 +93,11 @@ impl Turns {
         }
         Turn { of: self.clone(), since: Instant::now() }
     }
+}
+
+/// After a turn, where others take such a share of the processors.
+fn rest(share: f64) -> Option<Duration> {
+    (share >= BUSY).then(|| REST.mul_f64(share.min(1.0)))
 }
 
 struct End;
@@ -115,8 +122,8 @@ pub fn pass_on() {
         held.as_ref().filter(|turn| turn.since.elapsed() >= TURN).map(|turn| turn.of.clone())
     });
     let Some(turns) = over else { return };
-    if turns.busy() {
-        std::thread::sleep(REST);
+    if let Some(rest) = turns.rest() {
+        std::thread::sleep(rest);
     }
     if turns.lock().waiting.is_empty() {
         HELD.with_borrow_mut(|held| held.iter_mut().for_each(|turn| turn.since = Instant::now()));
@@ -156,6 +163,18 @@ mod tests {
             assert!(most.into_inner() <= count);
             assert_eq!(done.into_inner(), 6);
         }
+    }
+
+    #[test]
+    fn the_more_others_take_the_longer_is_the_rest() {
+        assert_eq!(rest(0.19), None);
+        assert_eq!(rest(0.2), Some(Duration::from_millis(2)));
+        assert_eq!(rest(0.5), Some(Duration::from_millis(5)));
+        assert_eq!(
+            rest(1.3),
+            Some(Duration::from_millis(10)),
+            "a share is measured, and may be over all there is"
+        );
     }
 
     #[test]

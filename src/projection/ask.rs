@@ -40,7 +40,7 @@ pub struct Found {
 }
 
 /// How often a long fold asks whether it may go on.
-const CHECK_EVERY: u64 = 256;
+const CHECK_EVERY: u64 = 32;
 
 impl PoolProjection {
     /// Gives the buckets that begin in `from..to`, in order; the last one may not be over yet.
