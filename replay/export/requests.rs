@@ -1,6 +1,6 @@
 //! One row a request: when it came, how it left the queue, how its lease ended.
 
-use crate::what_if::{Fact, Facts, Stage, take};
+use crate::what_if::{Fact, Facts, Keep, Stage, take};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use weir_kernel::{Event, Input, Micros, Slot, Step, Usage};
@@ -33,7 +33,8 @@ impl Requests {
 
     /// Takes a step; the rows of the requests that are over with it.
     pub fn take(&mut self, step: &Step) -> Vec<Value> {
-        let touched = take(&mut self.facts, None, step, false);
+        let mut touched = Vec::new();
+        take(&mut self.facts, None, step, Keep { caller_ids: true, arrivals: false }, &mut touched);
         if let Input::Arrived(arrival) = &step.input {
             self.more.insert(step.seq, More { bytes: arrival.bytes, ..More::default() });
         }

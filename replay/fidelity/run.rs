@@ -202,9 +202,10 @@ fn seal(dir: &Path, steps: &[Step]) -> Result<(), FidelityError> {
 /// What happened in a run.
 fn tally(steps: &[Step]) -> Tallies {
     let (mut tallies, mut facts) = (Tallies::default(), Facts::default());
+    let mut touched = Vec::new();
     for step in steps {
-        let touched = what_if::take(&mut facts, Some(&mut tallies), step, false);
-        for id in touched {
+        what_if::take(&mut facts, Some(&mut tallies), step, what_if::Keep::default(), &mut touched);
+        for id in touched.drain(..) {
             if facts.get(&id).is_some_and(what_if::Fact::is_gone) {
                 facts.remove(&id);
             }

@@ -6,6 +6,8 @@
 use crate::model::{Pool, Work, prompt_of};
 use crate::numbers::Table;
 use std::collections::VecDeque;
+use std::ops::Deref;
+use std::rc::Rc;
 use weir_kernel::{EndpointChange, Event, Input, LeaseEnd, Micros, RequestId, Step, Termination, Usage};
 use weir_log::SegmentError;
 
@@ -27,11 +29,27 @@ pub struct Known {
     pub whole: bool,
 }
 
+/// A step where it lies in its batch: a step is large to move.
+#[derive(Clone, Debug)]
+pub struct Held {
+    batch: Rc<Vec<Step>>,
+    place: usize,
+}
+
+impl Deref for Held {
+    type Target = Step;
+
+    fn deref(&self) -> &Step {
+        &self.batch[self.place]
+    }
+}
+
 /// Steps in order, and what lies ahead of them.
 pub struct Ahead<I> {
     source: I,
-    /// Batches that were looked at, and how many steps are left in them.
-    buffer: VecDeque<std::vec::IntoIter<Step>>,
+    /// Batches that were looked at, the place of the next step in the first of them, and how many steps are left.
+    buffer: VecDeque<Rc<Vec<Step>>>,
+    place: usize,
     buffered: usize,
     /// The time of the last step in them.
     last: Micros,
@@ -48,6 +66,7 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
         Ahead {
             source,
             buffer: VecDeque::new(),
+            place: 0,
             buffered: 0,
             last: Micros::ZERO,
             pool,
@@ -74,9 +93,9 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
     }
 
     /// The next step.
-    pub fn step(&mut self) -> Option<Step> {
+    pub fn step(&mut self) -> Option<Held> {
         while self.buffered < AHEAD_STEPS {
-            let first = self.buffer.front().and_then(|batch| batch.as_slice().first());
+            let first = self.buffer.front().and_then(|batch| batch.get(self.place));
             if first.is_some_and(|first| self.last.since(first.at) > AHEAD) {
                 break;
             }
@@ -84,15 +103,18 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Ahead<I> {
             batch.iter().for_each(|step| self.look(step));
             self.buffered += batch.len();
             self.last = batch.last().map_or(self.last, |step| step.at);
-            self.buffer.push_back(batch.into_iter());
+            self.buffer.push_back(Rc::new(batch));
         }
         loop {
-            let batch = self.buffer.front_mut()?;
-            if let Some(step) = batch.next() {
+            let batch = self.buffer.front()?;
+            if self.place < batch.len() {
+                let held = Held { batch: batch.clone(), place: self.place };
+                self.place += 1;
                 self.buffered -= 1;
-                return Some(step);
+                return Some(held);
             }
             self.buffer.pop_front();
+            self.place = 0;
         }
     }
 

@@ -85,12 +85,21 @@ impl Course {
     }
 }
 
+/// What of an arrival is kept beside what is always needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The caller's own id: where changed requests are listed.
+    pub caller_ids: bool,
+    /// All of it: where it may come again.
+    pub arrivals: bool,
+}
+
 /// A request as logged.
 #[derive(Clone, Debug)]
 pub struct Fact {
     /// The rows it is counted in.
     pub group: Group,
-    /// The caller's own id.
+    /// The caller's own id, where that is kept.
     pub caller_id: String,
     /// Prompt tokens.
     pub prompt: u32,
@@ -114,19 +123,19 @@ impl Fact {
     }
 
     /// A request that arrives.
-    pub fn new(at: Micros, arrival: &Arrival, keep: bool) -> Fact {
+    pub fn new(at: Micros, arrival: &Arrival, keep: Keep) -> Fact {
         let flow = if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id };
         Fact {
             group: Group {
                 flow: (0, flow.to_owned()),
                 objective: arrival.objective.clone().unwrap_or_default(),
             },
-            caller_id: arrival.caller_id.clone(),
+            caller_id: if keep.caller_ids { arrival.caller_id.clone() } else { String::new() },
             prompt: prompt_of(arrival),
             arrived: at,
             course: Course::NEW,
             settled: 0,
-            arrival: keep.then(|| Box::new(arrival.clone())),
+            arrival: keep.arrivals.then(|| Box::new(arrival.clone())),
         }
     }
 }
@@ -143,12 +152,18 @@ pub fn subject(seq: u64, event: &Event) -> Option<RequestId> {
     }
 }
 
-/// Takes a logged step; gives the numbers of the requests that it is about.
-pub fn take(facts: &mut Facts, tallies: Option<&mut Tallies>, step: &Step, keep: bool) -> Vec<u64> {
+/// Takes a logged step; `touched` are then the numbers of the requests that it is about.
+pub fn take(
+    facts: &mut Facts,
+    tallies: Option<&mut Tallies>,
+    step: &Step,
+    keep: Keep,
+    touched: &mut Vec<u64>,
+) {
+    touched.clear();
     if let Input::Arrived(arrival) = &step.input {
         facts.insert(step.seq, Fact::new(step.at, arrival, keep));
     }
-    let mut touched = Vec::new();
     let mut tallies = tallies;
     for event in &step.events {
         if let (Event::RejectedMany(e), Input::ArrivedMany(many), Some(tallies)) =
@@ -172,7 +187,6 @@ pub fn take(facts: &mut Facts, tallies: Option<&mut Tallies>, step: &Step, keep:
             touched.push(id);
         }
     }
-    touched
 }
 
 /// Tokens that the step says a request made.

@@ -1,7 +1,7 @@
 //! The log and its candidates, step by step beside each other.
 
-use super::ahead::{Ahead, servers};
-use super::facts::{self, Facts, Stage};
+use super::ahead::{Ahead, Held, servers};
+use super::facts::{self, Facts, Keep, Stage};
 use super::logged::{Baseline, Logged};
 use super::rounds::{self, Apart};
 use super::series::Series;
@@ -10,6 +10,7 @@ use super::world::{Options, PatienceRule, Sight, World};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::settings::{Candidate, CandidateError};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use weir_kernel::{
     AdminAction, Cancelled, Ended, Event, Input, Micros, Policy, PolicyChange, RequestId, State, Step,
     Termination,
@@ -85,6 +86,8 @@ struct Lockstep<'a, I> {
     worlds: Vec<World>,
     answer: Answer,
     before: Micros,
+    /// Room for the requests that a step is about.
+    touched: Vec<u64>,
 }
 
 /// Runs the candidates beside the log, whose steps come after `state`.
@@ -124,13 +127,14 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         worlds: Vec::new(),
         answer,
         before: Micros::ZERO,
+        touched: Vec::new(),
     };
     let mut done = 0_u64;
-    while let Some(step) = run.ahead.step() {
-        if question.to.excludes_after(step.seq, step.at) {
+    while let Some(ahead) = run.ahead.step() {
+        if question.to.excludes_after(ahead.seq, ahead.at) {
             break;
         }
-        run.step(step)?;
+        run.step(ahead)?;
         done += 1;
         if done.is_multiple_of(4_096) {
             progress(4_096);
@@ -170,10 +174,11 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         }
     }
 
-    fn step(&mut self, step: Step) -> Result<(), CandidateError> {
+    fn step(&mut self, held: Held) -> Result<(), CandidateError> {
+        let step = &*held;
         let within = !self.question.from.excludes_before(step.seq, step.at);
         if within && self.answer.steps == 0 {
-            self.begin(&step)?;
+            self.begin(step)?;
         }
         let mut worlds = std::mem::take(&mut self.worlds);
         for world in &mut worlds {
@@ -186,11 +191,11 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
                 world.shares.lease_exact += self.logged.state().in_flight() * step.at.since(self.before).0;
             }
         }
-        let touched = self.fold(&step, within);
-        let policy = self.policy(&step, &worlds)?;
+        let touched = self.fold(step, within);
+        let policy = self.policy(step, &worlds)?;
         for world in &mut worlds {
-            let sight = self.sight(Some(&step));
-            take(world, &sight, &step, policy.as_ref(), &touched);
+            let sight = self.sight(Some(step));
+            take(world, &sight, step, policy.as_ref(), &touched);
             world.moved(&sight, &touched);
             for id in &touched {
                 if let Some(fact) = self.facts.get(id).filter(|fact| fact.course.stage != Stage::Queued) {
@@ -198,7 +203,7 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
                 }
             }
         }
-        self.apply(&step);
+        self.apply(step);
         for world in &mut worlds {
             world.couple(&self.sight(None));
         }
@@ -211,7 +216,8 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         }
         self.worlds = worlds;
         self.before = step.at;
-        self.logged.keep(step);
+        self.touched = touched;
+        self.logged.keep(held);
         Ok(())
     }
 
@@ -242,7 +248,7 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
                 world.feed(
                     &sight,
                     self.logged.state().now(),
-                    Input::PolicyChanged(change(candidate.clone())),
+                    &Input::PolicyChanged(change(candidate.clone())),
                     None,
                 );
             }
@@ -271,9 +277,10 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
             self.answer.arrivals += u64::from(matches!(step.input, Input::Arrived(_)));
         }
         self.logged.take(step, within);
-        let keep = self.question.options.retry.is_some();
+        let keep = Keep { caller_ids: self.question.list, arrivals: self.question.options.retry.is_some() };
         let tallies = within.then_some(&mut self.answer.logged);
-        let touched = facts::take(&mut self.facts, tallies, step, keep);
+        let mut touched = std::mem::take(&mut self.touched);
+        facts::take(&mut self.facts, tallies, step, keep, &mut touched);
         if let Input::Observed(observation) = &step.input {
             self.requested = observation.requested_at;
         }
@@ -327,22 +334,22 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
 fn take(world: &mut World, sight: &Sight<'_>, step: &Step, policy: Option<&PolicyChange>, touched: &[u64]) {
     let arrived = matches!(step.input, Input::Arrived(_)).then_some(step.seq);
     if let Some(input) = translate(world, sight, step, policy) {
-        world.feed_beside(sight, step.at, input, arrived, touched);
+        world.feed_beside(sight, step.at, &input, arrived, touched);
     }
 }
 
-fn translate(
+fn translate<'s>(
     world: &mut World,
     sight: &Sight<'_>,
-    step: &Step,
+    step: &'s Step,
     policy: Option<&PolicyChange>,
-) -> Option<Input> {
+) -> Option<Cow<'s, Input>> {
     let coupled = world.is_coupled();
     let own = |request: RequestId| world.own(request);
     let stage = |request: RequestId| world.requests.get(&request.0).map(|mine| mine.course.stage);
     let alive =
         |request: RequestId| coupled || matches!(stage(request), Some(Stage::Queued | Stage::Running { .. }));
-    Some(match &step.input {
+    Some(Cow::Owned(match &step.input {
         Input::TimePassed => {
             world.state().next_deadline().filter(|due| *due <= step.at)?;
             Input::TimePassed
@@ -409,6 +416,6 @@ fn translate(
         | Input::Stopping { .. }
         | Input::Stopped
         | Input::LogResumed { .. }
-        | Input::ArrivedMany(_) => step.input.clone(),
-    })
+        | Input::ArrivedMany(_) => return Some(Cow::Borrowed(&step.input)),
+    }))
 }

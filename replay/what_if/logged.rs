@@ -3,6 +3,7 @@
 //! Where deciding again says the same as the log it moves the state as folding does, so one state is enough for both. For a
 //! step where it does not, the state before it is made once more, from a copy that is some steps old.
 
+use super::ahead::Held;
 use weir_kernel::{Event, Input, KERNEL_BEHAVIOUR, State, Step, decide, fold};
 use weir_log::describe::event_text;
 
@@ -29,7 +30,7 @@ pub struct Logged {
     state: State,
     copy: Option<State>,
     /// Steps since the copy.
-    since: Vec<Step>,
+    since: Vec<Held>,
     behaviour: u32,
     baseline: Baseline,
 }
@@ -83,7 +84,7 @@ impl Logged {
     }
 
     /// Keeps the step that was taken last for as long as it may be needed.
-    pub fn keep(&mut self, step: Step) {
+    pub fn keep(&mut self, step: Held) {
         if self.copy.is_none() {
             return;
         }

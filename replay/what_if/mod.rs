@@ -19,7 +19,7 @@ mod world;
 pub(crate) mod tests;
 
 pub use command::{Args, WhatIfError, answer, run as command};
-pub use facts::{Course, Fact, Facts, Stage, subject, take};
+pub use facts::{Course, Fact, Facts, Keep, Stage, subject, take};
 pub use found::Shares;
 pub use lockstep::{Answer, Question, run};
 pub use print::changes;

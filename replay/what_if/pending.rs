@@ -1,6 +1,6 @@
 //! What will happen in a candidate's run that no log says: ends, revoked streams, callers that give up or come again.
 
-use super::facts::{Fact, Stage};
+use super::facts::{Fact, Keep, Stage};
 use super::rounds::{self, Apart};
 use super::world::{PatienceRule, Sight, World};
 use crate::model::{Draw, Happened, PoolModel};
@@ -81,7 +81,7 @@ impl World {
                 return;
             }
             let before = self.state.next_deadline();
-            self.feed(sight, due, Input::TimePassed, None);
+            self.feed(sight, due, &Input::TimePassed, None);
             idle = if self.state.next_deadline() == before { idle + 1 } else { 0 };
         }
     }
@@ -107,14 +107,17 @@ impl World {
                 all.into_iter().filter_map(|(at, what)| at.map(|at| (at, what))).min_by_key(|(at, _)| *at);
             let Some((at, what)) = first.filter(|(at, _)| *at <= to) else { break };
             let at = at.max(self.state.now());
-            let before = self.state.next_deadline();
+            let mut stuck = false;
             match what {
-                Next::Deadline => self.feed(sight, at, Input::TimePassed, None),
+                Next::Deadline => {
+                    let before = self.state.next_deadline();
+                    self.feed(sight, at, &Input::TimePassed, None);
+                    stuck = self.state.next_deadline() == before;
+                }
                 Next::Pool => self.run_pool(sight, at),
                 Next::Due => self.run_due(sight, at),
                 Next::Round => self.run_round(sight, at),
             }
-            let stuck = matches!(what, Next::Deadline) && self.state.next_deadline() == before;
             idle = if stuck { idle + 1 } else { 0 };
         }
         if let Some(parted) = &mut self.parted {
@@ -133,7 +136,7 @@ impl World {
             } else if sight.model.first_bytes
                 && let Some(own) = self.requests.get(&id).map(|mine| mine.own)
             {
-                self.feed(sight, at, Input::FirstByte { request: own }, None);
+                self.feed(sight, at, &Input::FirstByte { request: own }, None);
             }
         }
     }
@@ -148,13 +151,13 @@ impl World {
             Due::GiveUp(id) => {
                 if let Some(mine) = self.requests.get(&id).filter(|mine| mine.course.stage == Stage::Queued) {
                     let cancelled = Cancelled { request: mine.own, cause: Cause::ClientDisconnect };
-                    self.feed(sight, at, Input::Cancelled(cancelled), None);
+                    self.feed(sight, at, &Input::Cancelled(cancelled), None);
                 }
             }
             Due::Again(arrival) => {
                 let id = AGAIN + self.state.seq();
-                self.extra.insert(id, Fact::new(at, &arrival, false));
-                self.feed(sight, at, Input::Arrived(*arrival), Some(id));
+                self.extra.insert(id, Fact::new(at, &arrival, Keep::default()));
+                self.feed(sight, at, &Input::Arrived(*arrival), Some(id));
             }
         }
     }
@@ -179,7 +182,7 @@ impl World {
         }
         let apart = Apart { own: &parted.pool, logged: sight.pool, detached: sight.options.detached };
         if let Some(observation) = rounds::silent(requested, sight.logged, &self.state, &apart) {
-            self.feed(sight, at, Input::Observed(observation), None);
+            self.feed(sight, at, &Input::Observed(observation), None);
         }
     }
 

@@ -7,7 +7,7 @@ use super::pending::{Due, Pending};
 use super::tally::{Group, Tallies};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::numbers::{Numbers, Table};
-use weir_kernel::{Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, step};
+use weir_kernel::{Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, decide};
 use weir_log::describe::{event_text, input_kind, input_text};
 
 /// What is assumed where no log can tell.
@@ -56,6 +56,21 @@ pub struct Sight<'a> {
     pub step: Option<&'a Step>,
 }
 
+/// What a run decided: a step whose input is somebody else's.
+pub(super) struct Done<'a> {
+    seq: u64,
+    at: Micros,
+    input: &'a Input,
+    events: Vec<Event>,
+}
+
+impl<'a> Done<'a> {
+    /// Nothing, now.
+    fn nothing(at: Micros) -> Done<'a> {
+        Done { seq: 0, at, input: &Input::TimePassed, events: Vec::new() }
+    }
+}
+
 /// A request in the candidate's run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mine {
@@ -79,7 +94,8 @@ pub struct World {
     pub(super) state: State,
     pub(super) requests: Table<u64, Mine>,
     pub(super) by_own: Table<RequestId, u64>,
-    pub(super) parted: Option<Parted>,
+    /// Boxed: it is taken out and put back with every event that the model hears of.
+    pub(super) parted: Option<Box<Parted>>,
     differing: Numbers<u64>,
     drift: Drift,
     pub(super) seed: u64,
@@ -98,6 +114,8 @@ pub struct World {
     pub(super) retries: u64,
     /// Requests that came again.
     pub(super) extra: Facts,
+    /// Room for what an input was about: the request, and which of its events.
+    about: Vec<(u64, usize)>,
 }
 
 /// Changed requests that are listed at most.
@@ -125,6 +143,7 @@ impl World {
             settled: Vec::new(),
             retries: 0,
             extra: Facts::default(),
+            about: Vec::new(),
         }
     }
 
@@ -139,7 +158,7 @@ impl World {
     }
 
     /// Takes an input at `at`; `id` is the number of a request that arrives with it.
-    pub(super) fn feed(&mut self, sight: &Sight<'_>, at: Micros, input: Input, id: Option<u64>) {
+    pub(super) fn feed(&mut self, sight: &Sight<'_>, at: Micros, input: &Input, id: Option<u64>) {
         self.feed_beside(sight, at, input, id, &[]);
     }
 
@@ -148,19 +167,20 @@ impl World {
         &mut self,
         sight: &Sight<'_>,
         at: Micros,
-        input: Input,
+        input: &Input,
         id: Option<u64>,
         moved: &[u64],
     ) {
-        if let (Some(id), Input::Arrived(_)) = (id, &input) {
+        if let (Some(id), Input::Arrived(_)) = (id, input) {
             let own = RequestId(self.state.seq() + 1);
             let touched = self.parted.is_some();
             self.requests.insert(id, Mine { own, course: Course::NEW, touched });
             self.by_own.insert(own, id);
         }
-        let done = step(&mut self.state, at, input);
-        let mut about = Vec::new();
-        for event in &done.events {
+        let events = decide(&mut self.state, at, input);
+        let done = Done { seq: self.state.seq(), at: self.state.now(), input, events };
+        let mut about = std::mem::take(&mut self.about);
+        for (place, event) in done.events.iter().enumerate() {
             self.together(&done, event);
             let Some(own) = subject(done.seq, event) else { continue };
             let Some(id) = self.by_own.get(&own).copied() else { continue };
@@ -170,7 +190,7 @@ impl World {
             let tokens = tokens.or_else(|| Some(sight.known.get(&RequestId(id))?.usage?.completion));
             let course = mine.course;
             self.count(sight, id, &course, event, tokens.unwrap_or(0));
-            about.push((id, event));
+            about.push((id, place));
         }
         for id in about.iter().map(|(id, _)| id).chain(moved) {
             self.compare(sight, *id);
@@ -179,13 +199,14 @@ impl World {
             self.part(sight, &done);
         }
         if self.parted.is_some() {
-            for (id, event) in &about {
-                self.model(sight, done.at, *id, event);
+            for (id, place) in &about {
+                self.model(sight, done.at, *id, &done.events[*place]);
             }
         }
-        for (id, _) in about {
+        for (id, _) in about.drain(..) {
             self.settle(sight, id);
         }
+        self.about = about;
     }
 
     /// Counts an event about a request in the rows that it belongs to here.
@@ -210,8 +231,8 @@ impl World {
     }
 
     /// Arrivals that are refused together.
-    fn together(&mut self, done: &Step, event: &Event) {
-        let (Event::RejectedMany(e), Input::ArrivedMany(many)) = (event, &done.input) else { return };
+    fn together(&mut self, done: &Done<'_>, event: &Event) {
+        let (Event::RejectedMany(e), Input::ArrivedMany(many)) = (event, done.input) else { return };
         let group = Group { flow: (many.priority, "(refused together)".to_owned()), ..Group::default() };
         self.tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
         match self.parted {
@@ -238,8 +259,7 @@ impl World {
             self.compare(sight, *id);
         }
         if self.parted.is_none() && !self.differing.is_empty() {
-            let nothing = Step { seq: 0, at: self.state.now(), input: Input::TimePassed, events: Vec::new() };
-            self.part(sight, &nothing);
+            self.part(sight, &Done::nothing(self.state.now()));
         }
         for id in ids {
             self.know(sight, *id);
@@ -249,16 +269,15 @@ impl World {
 
     /// The candidate goes its own way from the start.
     pub fn detach(&mut self, sight: &Sight<'_>) {
-        let nothing = Step { seq: 0, at: self.state.now(), input: Input::TimePassed, events: Vec::new() };
-        self.part(sight, &nothing);
+        self.part(sight, &Done::nothing(self.state.now()));
     }
 
     /// The runs part: from here on the model says what the log cannot.
-    fn part(&mut self, sight: &Sight<'_>, done: &Step) {
+    fn part(&mut self, sight: &Sight<'_>, done: &Done<'_>) {
         self.parted_times += 1;
         if self.first.is_none() {
             let texts = |events: &[Event]| events.iter().map(event_text).collect::<Vec<_>>();
-            let input = sight.step.map_or(&done.input, |step| &step.input);
+            let input = sight.step.map_or(done.input, |step| &step.input);
             self.first = Some(Divergence {
                 seq: sight.step.map_or(sight.logged.seq(), |step| step.seq),
                 at: done.at,
@@ -298,7 +317,7 @@ impl World {
         let sensor = sight.model.sensor;
         let passed = (done.at - sight.requested - sensor.lag).0 / sensor.interval.0.max(1);
         parted.pending.next_round = sight.requested + Micros((passed + 1) * sensor.interval.0);
-        self.parted = Some(parted);
+        self.parted = Some(Box::new(parted));
     }
 
     /// What a request needs, and how long that took or would take alone.
@@ -387,7 +406,7 @@ impl World {
         };
         let natural = termination == Termination::Natural;
         let ended = Ended { request: mine.own, termination, usage: usage.filter(|_| natural) };
-        self.feed(sight, at, Input::Ended(ended), None);
+        self.feed(sight, at, &Input::Ended(ended), None);
     }
 
     /// A request that is through in both runs is told apart and forgotten.
@@ -454,6 +473,6 @@ impl World {
     }
 }
 
-fn admits(done: &Step, own: RequestId) -> bool {
+fn admits(done: &Done<'_>, own: RequestId) -> bool {
     done.events.iter().any(|event| matches!(event, Event::Dispatched(e) if e.request == own))
 }
