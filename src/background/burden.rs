@@ -40,7 +40,7 @@ impl Burden {
     }
 }
 
-/// Of the threads of this process since it began. What threads take that give way is there for the asking.
+/// Of the threads of this process since it began. What threads take whose work can wait is there for the asking.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let all = Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0));

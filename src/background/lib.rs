@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use burden::Burden;
 pub use turns::{Turns, pass_on};
 
-/// A thread that gives way, as others see it.
+/// A thread whose work can wait, as others see it.
 #[derive(Debug)]
 struct Seen {
     /// The kernel's number of the thread.
@@ -63,8 +63,8 @@ thread_local! {
     static LISTED: RefCell<Option<Listed>> = const { RefCell::new(None) };
 }
 
-/// Makes the calling thread give way from here to its end. Where the system refuses, nothing is lost but the courtesy.
-pub fn give_way() {
+/// Counts the calling thread, to its end, among those whose work can wait. It keeps its weight.
+pub fn can_wait() {
     LISTED.with_borrow_mut(|listed| {
         listed.get_or_insert_with(|| {
             let number = rustix::thread::gettid().as_raw_nonzero().get();
@@ -73,6 +73,11 @@ pub fn give_way() {
             Listed(seen)
         });
     });
+}
+
+/// The same, and it gives way from here on. Where the system refuses, nothing is lost but the courtesy.
+pub fn give_way() {
+    can_wait();
     // On Linux this is the thread's own (setpriority(2)). Of a contended processor it then gets about a tenth.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 10) {
@@ -80,7 +85,7 @@ pub fn give_way() {
     }
 }
 
-/// Processor time of all threads of this process that give way, and of those that did, so far. It never falls. Zero
+/// Processor time of all threads of this process whose work can wait, and of those that ended, so far. It never falls. Zero
 /// where the system does not tell.
 pub fn taken() -> Duration {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);

@@ -154,7 +154,12 @@ impl Projections {
         for pool in self.pools.values() {
             let (pool, stop) = (pool.clone(), stop.clone());
             let builder = std::thread::Builder::new().name("weir-projection".to_owned());
-            followers.threads.push(builder.spawn(move || run(&pool, &stop))?);
+            let follow = move || {
+                // Folding waits for nobody, and questions and batches do not hold back because of it.
+                weir_background::can_wait();
+                run(&pool, &stop);
+            };
+            followers.threads.push(builder.spawn(follow)?);
         }
         Ok(followers)
     }
