@@ -132,6 +132,18 @@ fn envoy_takes_its_settings() {
     }
 }
 
+/// The Rust files below a folder.
+fn sources(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+        .collect()
+}
+
 #[test]
 fn the_image_has_all_it_is_built_from_and_runs_as_nobody() {
     let (image, ignored) = (read("deploy/Dockerfile"), read("deploy/Dockerfile.dockerignore"));
@@ -142,6 +154,31 @@ fn the_image_has_all_it_is_built_from_and_runs_as_nobody() {
         let top = member.split('/').next().unwrap();
         assert!(ignored.contains(&format!("!{top}\n")), "the image is built without {member}");
     }
+    // What the sources take in of other files.
+    let mut taken = 0;
+    for source in ["src", "replay", "migrations"].iter().flat_map(|dir| sources(&file(dir))) {
+        let text = std::fs::read_to_string(&source).unwrap();
+        for part in ["include_str!(", "include_bytes!("].iter().flat_map(|taker| text.split(taker).skip(1)) {
+            // The last part of a path that is put together does not matter: its folder is taken as a whole.
+            let Some(path) = part.split('"').nth(1).filter(|_| part.starts_with(['"', 'c'])) else {
+                continue;
+            };
+            let mut parts: Vec<&str> = Vec::new();
+            let whole = source.parent().unwrap().strip_prefix(file("")).unwrap().join(path);
+            for part in whole.to_str().unwrap().split('/').filter(|part| !part.is_empty()) {
+                match part {
+                    ".." => parts.truncate(parts.len() - 1),
+                    _ => parts.push(part),
+                }
+            }
+            let (one, top) = (format!("!{}\n", parts.join("/")), format!("!{}\n", parts[0]));
+            assert!(ignored.contains(&one) || ignored.contains(&top), "the image is built without {parts:?}");
+            taken += 1;
+        }
+    }
+    assert!(taken >= 5, "{taken}");
+    // A new volume is its user's own.
+    assert!(image.contains("--chown=65532:65532 /src/weir-data /var/lib/weir"));
     let version = manifest.split("rust-version = \"").nth(1).unwrap().split('"').next().unwrap();
     assert!(
         image.contains(&format!("FROM rust:{version}-")),
