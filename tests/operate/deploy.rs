@@ -231,6 +231,18 @@ fn the_unit_is_one_and_waits_for_a_stop() {
 fn provisioning_of_grafana_points_where_compose_mounts() {
     let provider = read("deploy/grafana/provisioning/dashboards/weir.yaml");
     assert!(provider.contains("/var/lib/grafana/dashboards"));
+    // The one source asks what compose runs, and its exemplars lead to the traces that compose shows.
+    let (source, compose) =
+        (read("deploy/grafana/provisioning/datasources/prometheus.yaml"), read("deploy/compose.yaml"));
+    let url = source.lines().find_map(|line| line.trim().strip_prefix("url: http://")).unwrap();
+    let (host, port) = url.split_once(':').unwrap();
+    assert!(
+        compose.contains(&format!("\n  {host}:\n")) && compose.contains(&format!(":{port}:{port}\"")),
+        "{url}"
+    );
+    let traces = source.split("http://localhost:").nth(1).unwrap();
+    let port: String = traces.chars().take_while(char::is_ascii_digit).collect();
+    assert!(compose.contains(&format!(":{port}:{port}\"")), "{traces}");
     for place in files("deploy/grafana/dashboards", ".json") {
         let board: Value = serde_json::from_str(&read(&place)).unwrap();
         let first = &board["templating"]["list"][0];
