@@ -1,14 +1,37 @@
 //! How much of the processors this process takes for what cannot wait.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Measured over at least so long, so that one burst says nothing.
 const WINDOW: Duration = Duration::from_millis(20);
 
+static MEASURED: Mutex<Option<Burden>> = Mutex::new(None);
+/// Bits of the last figure.
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
+/// From 0 (idle) to about 1 (every processor is busy with what cannot wait), as of the last whole window of 20 ms. One
+/// figure for the process, measured once a window by whoever asks. It never waits: who comes meanwhile gets the last one,
+/// so that an engine is not held up by a thread of little weight that is measuring.
+pub fn burden(now: Instant) -> f64 {
+    let measured = match MEASURED.try_lock() {
+        Ok(measured) => Some(measured),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some(mut measured) = measured {
+        let share = measured.get_or_insert_with(Burden::default).share(now);
+        LATEST.store(share.to_bits(), Ordering::Relaxed);
+        return share;
+    }
+    f64::from_bits(LATEST.load(Ordering::Relaxed))
+}
+
 /// The share of the processors that was taken in the last window.
 #[derive(Debug)]
-pub struct Burden {
+struct Burden {
     processors: f64,
     since: Option<(Instant, Duration)>,
     share: f64,
@@ -23,8 +46,7 @@ impl Default for Burden {
 }
 
 impl Burden {
-    /// From 0 (idle) to about 1 (every processor is busy with us), as of the last whole window.
-    pub fn share(&mut self, now: Instant) -> f64 {
+    fn share(&mut self, now: Instant) -> f64 {
         if self.since.is_none_or(|(since, _)| now.duration_since(since) >= WINDOW) {
             self.measured(now, processor_time());
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use burden::Burden;
+pub use burden::burden;
 pub use turns::{Turns, pass_on};
 
 /// A thread whose work can wait, as others see it.

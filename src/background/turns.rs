@@ -1,10 +1,10 @@
 //! Turns of a few threads at the processors: no more run at once than there are turns, one after the other in the order
-//! in which they came. Who works long passes its turn on every few milliseconds, where it says that it can.
+//! in which they came. Who works long passes its turn on twice a millisecond, where it says that it can.
 //!
 //! A processor that nobody takes is what a thread that wakes finds free at once; where every one is taken, be it by
 //! threads that give way, each of an admission's many turns begins with a switch. So some are left alone.
 
-use crate::Burden;
+use crate::burden;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,6 @@ pub struct Turns(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     called: Condvar,
-    burden: Mutex<Burden>,
 }
 
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl Turns {
     /// So many; at least one.
     pub fn new(count: usize) -> Turns {
         let queue = Queue { free: count.max(1), next: 0, waiting: VecDeque::new() };
-        Turns(Arc::new(Shared { queue: Mutex::new(queue), called: Condvar::new(), burden: Mutex::default() }))
+        Turns(Arc::new(Shared { queue: Mutex::new(queue), called: Condvar::new() }))
     }
 
     /// Does it when it is this thread's turn. Not to be called within itself.
@@ -69,11 +68,6 @@ impl Turns {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn rest(&self) -> Option<Duration> {
-        let share = self.0.burden.lock().unwrap_or_else(PoisonError::into_inner).share(Instant::now());
-        rest(share)
     }
 
     fn wait(&self) -> Turn {
@@ -122,7 +116,7 @@ pub fn pass_on() {
         held.as_ref().filter(|turn| turn.since.elapsed() >= TURN).map(|turn| turn.of.clone())
     });
     let Some(turns) = over else { return };
-    if let Some(rest) = turns.rest() {
+    if let Some(rest) = rest(burden(Instant::now())) {
         std::thread::sleep(rest);
     }
     if turns.lock().waiting.is_empty() {

@@ -5,7 +5,7 @@
 //! Whoever is alone never waits for it. The figures are those of `weir bench gateway` on two cores.
 
 use std::time::{Duration, Instant};
-use weir_background::Burden;
+use weir_background::burden;
 
 /// A batch of so many steps that callers wait for is handed over without waiting for more; and one of so many steps in
 /// all: nobody waits for what ends with a stream.
@@ -28,7 +28,6 @@ pub(super) fn is_full(steps: usize, answers: usize) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     until: Option<Instant>,
-    burden: Burden,
 }
 
 impl Pace {
@@ -39,7 +38,7 @@ impl Pace {
 
     /// A batch that stands for so many steps was handed over.
     pub(super) fn handed_over(&mut self, now: Instant, steps: usize) {
-        let share = self.burden.share(now);
+        let share = burden(now);
         self.until = after(steps, share).map(|pace| now + pace);
     }
 }

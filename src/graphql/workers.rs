@@ -74,4 +74,24 @@ mod tests {
         assert!(threads.iter().all(|thread| *thread == threads[0]));
         assert_ne!(threads[0], std::thread::current().id());
     }
+
+    #[test]
+    fn no_more_run_at_once_than_half_of_the_processors() {
+        use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+        let most = std::thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1));
+        let workers = Workers::start(most + 3).unwrap();
+        let (inside, found) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (to, heard) = channel();
+        for _ in 0..most + 3 {
+            let (inside, found, to) = (inside.clone(), found.clone(), to.clone());
+            assert!(workers.give(move || {
+                found.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                inside.fetch_sub(1, SeqCst);
+                to.send(()).unwrap();
+            }));
+        }
+        (0..most + 3).for_each(|_| heard.recv().unwrap());
+        assert!(found.load(SeqCst) <= most);
+    }
 }
