@@ -34,6 +34,7 @@ pub mod reader;
 pub mod retention;
 pub mod seal;
 pub mod segment;
+pub mod sled_open;
 pub mod snapshot;
 pub mod store;
 pub mod upkeep;

@@ -7,6 +7,7 @@ use crate::error::ProjectionError;
 use serde::{Serialize, de::DeserializeOwned};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use weir_log::sled_open::open_let_go;
 
 /// The version of what is stored. Any other is thrown away and folded again from the log.
 pub const FORMAT: u32 = 2;
@@ -156,7 +157,7 @@ impl Db {
     fn open_sled(path: &Path, temporary: bool) -> Result<Db, ProjectionError> {
         let config = sled::Config::new().cache_capacity(32 << 20).flush_every_ms(Some(1_000));
         let config = if temporary { config.temporary(true) } else { config.path(path) };
-        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
+        let opened = catch_unwind(AssertUnwindSafe(|| open_let_go(&config, || Ok::<_, sled::Error>(()))));
         let opened = opened.map_err(|_| ProjectionError::store(path, "sled does not open it"))?;
         let db = opened.map_err(|error| ProjectionError::store(path, error))?;
         Ok(Db { db, path: path.to_owned() })

@@ -11,14 +11,11 @@ use crate::chain::Head;
 use crate::error::LogError;
 use crate::frame::Frame;
 use crate::header::FrameHeader;
+use crate::sled_open::open_let_go;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
-
-/// How long sled's threads may take to let go of a database that was closed before.
-const LET_GO: Duration = Duration::from_secs(10);
 
 /// A batch of at most so many bytes is one value beside the keys: sled writes it some four times, which costs less than
 /// a page and the entry that says where it is.
@@ -329,23 +326,19 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
 }
 
 fn try_open(config: &sled::Config, path: &Path) -> Result<sled::Db, LogError> {
-    let until = Instant::now() + LET_GO;
-    loop {
-        snapshots::remove_unfinished(path)?;
-        match caught(|| config.open()) {
-            Ok(Ok(db)) => return Ok(db),
-            Ok(Err(error)) if is_held(&error) && Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            Ok(Err(error)) => return Err(place(sled_error(error), path)),
-            Err(panic) => return Err(LogError::Damaged { path: path.to_owned(), error: panic }),
-        }
+    // What sled says has no place; what is done before has.
+    let opened = caught(|| open_let_go(config, || snapshots::remove_unfinished(path)));
+    match opened {
+        Ok(opened) => opened.map_err(|error| place(error, path)),
+        Err(panic) => Err(LogError::Damaged { path: path.to_owned(), error: panic }),
     }
 }
 
-/// The data directory is ours, so whoever holds the database is a thread of sled that is not done with it yet.
-fn is_held(error: &sled::Error) -> bool {
-    matches!(error, sled::Error::Io(error) if error.to_string().contains("could not acquire lock"))
+impl From<sled::Error> for LogError {
+    /// Without the place, which [`place`] puts in.
+    fn from(error: sled::Error) -> LogError {
+        sled_error(error)
+    }
 }
 
 /// sled's errors without the place, which [`place`] puts in.
