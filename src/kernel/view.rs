@@ -218,6 +218,11 @@ impl State {
         self.endpoints.len() - self.endpoints.fresh
     }
 
+    /// The settings of a band; none if it is not there.
+    pub fn band_settings(&self, priority: i32) -> Option<&BandSettings> {
+        self.bands.get(&priority).map(|band| &band.settings)
+    }
+
     /// Bands, highest first.
     pub fn bands(&self) -> impl Iterator<Item = BandView> + '_ {
         let (_, saturation) = self.saturation();

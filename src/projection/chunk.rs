@@ -151,6 +151,7 @@ mod tests {
             cause: None,
             held_by: None,
             limit: None,
+            certain: false,
             retry_after: None,
             raw: None,
             effective: None,

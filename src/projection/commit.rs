@@ -128,8 +128,13 @@ impl PoolProjection {
         // More than one of a kind may come in one step.
         for (place, regime) in closed.regimes.iter().enumerate() {
             let before =
-                closed.regimes[..place].iter().filter(|other| other.spot.seq == regime.spot.seq).count();
-            writes.put(name, Kind::Regime, numbered(regime.spot.seq, before as u64), &encode(regime));
+                closed.regimes[..place].iter().rev().take_while(|other| other.spot.seq == regime.spot.seq);
+            writes.put(name, Kind::Regime, numbered(regime.spot.seq, before.count() as u64), &encode(regime));
+        }
+        for (place, next) in closed.next.iter().enumerate() {
+            let before =
+                closed.next[..place].iter().rev().take_while(|other| other.spot.seq == next.spot.seq);
+            writes.put(name, Kind::Next, numbered(next.spot.seq, before.count() as u64), &encode(next));
         }
         for policy in &closed.policies {
             writes.put(name, Kind::Policy, policy.spot.seq, &encode(policy));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_log::sled_open::open_let_go;
 
 /// The version of what is stored. Any other is thrown away and folded again from the log.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Bytes of one value: a leaf of sled holds up to 16, and beyond 128 KiB it would become a file of its own.
 const PART: usize = 7_000;
@@ -51,6 +51,8 @@ pub enum Kind {
     Episode = b'e',
     /// The state after a step.
     State = b's',
+    /// Who was admitted next where a budget had ended.
+    Next = b'x',
 }
 
 /// A batch of writes.

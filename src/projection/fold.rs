@@ -2,17 +2,19 @@
 //!
 //! Not here: where the results are kept (`keep.rs`), and the state of the pool itself (the kernel's own fold).
 
+use crate::arrival::{admitted, arrived, before};
 use crate::episode::{Episode, EpisodeKind, Episodes};
 use crate::error::Spot;
 use crate::meter::{Full, Meter};
+use crate::next::{Awaited, Next, is_certain_limit, is_strict, spoils};
 use crate::note::{self, Note};
 use crate::record::{Decided, PolicyBegan, RegimeBegan, Revocation};
 use crate::row::{End, Finish, Lease, Queue, Row};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_kernel::{
-    Arrival, DEFAULT_FLOW, Detector, Dispatched, Event, Evicted, Hold, Input, LeaseEnded, Micros, Outcome,
-    Regime, Rejected, RejectedMany, RequestId, State, Step, fold,
+    BudgetKind, DEFAULT_FLOW, Detector, Dispatched, Event, Evicted, Hold, Input, LeaseEnded, Micros, Regime,
+    Rejected, RejectedMany, State, Step, fold,
 };
 
 /// Ended revocations that wait for their release to show; the oldest make room.
@@ -43,6 +45,8 @@ pub struct Seen {
     pub revocations: BTreeMap<u64, Revocation>,
     /// Where states are kept.
     pub points: Vec<Spot>,
+    /// For whose budget, if it had been longer, it is still to be seen who came next.
+    pub awaited: Awaited,
     regime: Regime,
     stopped: bool,
 }
@@ -62,6 +66,8 @@ pub struct Closed {
     pub revocations: Vec<Revocation>,
     /// Episodes.
     pub episodes: Vec<Episode>,
+    /// Who was admitted next where a budget had ended.
+    pub next: Vec<Next>,
 }
 
 /// The fold of one pool.
@@ -73,11 +79,6 @@ pub struct Folder {
     pub seen: Seen,
     /// Finished, and not yet written.
     pub closed: Closed,
-}
-
-fn flow_name(arrival: &Arrival) -> String {
-    let name = if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id };
-    name.to_owned()
 }
 
 impl Folder {
@@ -197,9 +198,12 @@ impl Folder {
 
     fn event(&mut self, step: &Step, spot: Spot, hold: Option<Hold>, event: &Event) {
         let seen = &mut self.seen;
+        if spoils(event) && seen.awaited.spoil() {
+            self.closed.next.push(Next { spot, admitted: None });
+        }
         match event {
             Event::Enqueued(enqueued) => {
-                if let Some(mut row) = arrived(step, hold, seen) {
+                if let Some(mut row) = arrived(step, hold, seen.regime) {
                     row.priority = enqueued.priority;
                     if let Some(name) = self.state.flow_name(enqueued.flow) {
                         name.clone_into(&mut row.flow);
@@ -261,7 +265,7 @@ impl Folder {
     }
 
     fn rejected(&mut self, step: &Step, spot: Spot, hold: Option<Hold>, rejected: &Rejected) {
-        let Some(mut row) = arrived(step, hold, &self.seen) else { return };
+        let Some(mut row) = arrived(step, hold, self.seen.regime) else { return };
         row.priority = rejected.priority;
         before(&mut row, &self.seen.meter);
         row.end = Some(End {
@@ -270,6 +274,9 @@ impl Folder {
             regime: rejected.regime,
             cause: rejected.cause,
             limit: rejected.limit,
+            certain: rejected
+                .limit
+                .is_some_and(|it| is_certain_limit(&it, &row, &self.state, &self.seen.meter)),
             retry_after: rejected.retry_after,
             raw: Some(rejected.saturation),
             ..admitted(spot)
@@ -296,7 +303,7 @@ impl Folder {
     fn dispatched(&mut self, step: &Step, spot: Spot, hold: Option<Hold>, dispatched: &Dispatched) {
         let seen = &mut self.seen;
         let row = seen.open.remove(&dispatched.request.0);
-        let Some(mut row) = row.or_else(|| arrived(step, hold, seen)) else { return };
+        let Some(mut row) = row.or_else(|| arrived(step, hold, seen.regime)) else { return };
         if row.queue.is_some() || row.partial {
             seen.meter.queue(row.priority, &row.flow, row.bytes, -1);
         } else if let Some(lease) = self.state.lease(dispatched.request) {
@@ -314,12 +321,20 @@ impl Folder {
             ..admitted(spot)
         });
         row.lease = Some(Lease::default());
+        if seen.awaited.admitted(row.priority, row.id) {
+            self.closed.next.push(Next { spot, admitted: Some((row.priority, row.id)) });
+        }
         self.left(row, spot);
     }
 
     fn evicted(&mut self, spot: Spot, evicted: &Evicted) {
         let Some(mut row) = self.seen.open.remove(&evicted.request.0) else { return };
         self.seen.meter.queue(row.priority, &row.flow, row.bytes, -1);
+        let timed = evicted.budget.is_some_and(|spent| spent.which != BudgetKind::Whole);
+        let certain = timed && is_strict(&self.state, row.priority);
+        if certain {
+            self.seen.awaited.ended(row.priority, row.id);
+        }
         row.end = Some(End {
             outcome: evicted.outcome,
             reason: Some(evicted.reason),
@@ -328,6 +343,7 @@ impl Folder {
             budget: evicted.budget,
             cause: evicted.cause,
             held_by: evicted.held_by,
+            certain,
             ..admitted(spot)
         });
         self.left(row, spot);
@@ -435,57 +451,5 @@ fn held(seen: &mut Seen, spot: Spot, by: Hold) {
         let episode = seen.episodes.begin(EpisodeKind::Saturation, spot);
         episode.peak = episode.peak.max(saturation.0);
         episode.band = episode.band.max(Some(priority));
-    }
-}
-
-/// The row of the request that arrives in this step.
-fn arrived(step: &Step, hold: Option<Hold>, seen: &Seen) -> Option<Row> {
-    let Input::Arrived(arrival) = &step.input else { return None };
-    Some(Row {
-        id: RequestId(step.seq).0,
-        arrived_at: step.at,
-        received_at: arrival.received_at,
-        caller_id: arrival.caller_id.clone(),
-        objective: arrival.objective.clone(),
-        flow: flow_name(arrival),
-        priority: arrival.priority.unwrap_or(0),
-        model: arrival.model.clone(),
-        bytes: arrival.bytes,
-        prompt_tokens: arrival.prompt_tokens,
-        ttl: arrival.ttl,
-        slo_ttft: arrival.slo_ttft,
-        deadline: arrival.deadline,
-        face: arrival.face,
-        trace: arrival.trace,
-        regime: seen.regime,
-        hold,
-        ..Row::default()
-    })
-}
-
-/// What waited before it.
-fn before(row: &mut Row, meter: &Meter) {
-    row.ahead_higher = meter.above(row.priority);
-    row.ahead_band = meter.waiting(row.priority);
-}
-
-/// An admission at once, of which nothing else is said.
-fn admitted(spot: Spot) -> End {
-    End {
-        spot,
-        outcome: Outcome::Dispatched,
-        reason: None,
-        regime: Regime::Unknown,
-        waited: Micros::ZERO,
-        budget: None,
-        cause: None,
-        held_by: None,
-        limit: None,
-        retry_after: None,
-        raw: None,
-        effective: None,
-        ceiling: None,
-        observed: None,
-        endpoint: None,
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Not here: decisions (the kernel), the log itself (`weir-log`), and how questions are put (`weir-graphql`).
 
+mod arrival;
 mod ask;
 mod bucket;
 mod chunk;
@@ -18,6 +19,7 @@ mod fold;
 mod follow;
 mod ids;
 mod meter;
+mod next;
 mod note;
 mod pool;
 mod query;

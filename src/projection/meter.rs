@@ -83,6 +83,16 @@ impl Meter {
         self.bands.get(&priority).map_or(0, |depth| depth.requests.value)
     }
 
+    /// Requests and bytes that wait in all bands.
+    pub const fn standing(&self) -> (u64, u64) {
+        (self.queue.requests.value, self.queue.bytes.value)
+    }
+
+    /// Requests and bytes that wait in this band.
+    pub fn standing_in(&self, priority: i32) -> (u64, u64) {
+        self.bands.get(&priority).map_or((0, 0), |depth| (depth.requests.value, depth.bytes.value))
+    }
+
     /// A step is about to be taken in: buckets that end before it are closed.
     pub fn advance(&mut self, seq: u64, at: Micros, full: &mut Full) {
         if self.fine.width == Micros::ZERO {

@@ -40,6 +40,9 @@ pub fn follow(pool: &PoolProjection) -> Result<(), ProjectionError> {
         let numbers = kind.number(0)..=kind.number(u64::MAX);
         drop_records(pool, Kind::Episode, numbers, |episode: &Episode| episode.to.seq < oldest)?;
     }
+    if let Some(last) = numbered(oldest, 0).checked_sub(1) {
+        pool.db.clear(pool.name(), Kind::Next, 0..=last)?;
+    }
     drop_points(pool, oldest)?;
     let at = first_kept(pool, oldest)?;
     let mut inner = pool.write();

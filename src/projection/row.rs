@@ -98,6 +98,9 @@ pub struct End<S = String> {
     pub held_by: Option<Hold>,
     /// The limit that refused it.
     pub limit: Option<Limit>,
+    /// What would have had to differ can be told: that limit stood alone against it; or its budget ended in a band that
+    /// takes strictly the oldest first.
+    pub certain: bool,
     /// `Retry-After` in seconds.
     pub retry_after: Option<u8>,
     /// The raw gauge at a refusal or dispatch.
@@ -175,6 +178,7 @@ impl<S> Row<S> {
             cause: end.cause,
             held_by: end.held_by,
             limit: end.limit,
+            certain: end.certain,
             retry_after: end.retry_after,
             raw: end.raw,
             effective: end.effective,
