@@ -3,6 +3,7 @@
 //! By what the file system says of it, links followed: no events are asked for, which network and overlay mounts do not send.
 
 use super::teller::Teller;
+use super::{SLOW, heard};
 use crate::observer::Spec;
 use std::fs;
 use std::io::Read;
@@ -42,12 +43,14 @@ pub async fn run(settings: FileSettings, tell: Teller) {
         every.tick().await;
         let (path, known) = (settings.path.clone(), (read, last, first));
         // A file system that hangs must hold nobody up.
-        let Ok(look) = tokio::task::spawn_blocking(move || look(&path, known)).await else { continue };
+        let looking = tokio::task::spawn_blocking(move || look(&path, known));
+        let Ok(look) = heard(&tell, &place, SLOW, looking).await else { continue };
         first = false;
         match look {
             Look::Same => {
-                if wrong.is_none() {
-                    tell.well(&place);
+                match &wrong {
+                    None => tell.well(&place),
+                    Some(error) => tell.still(&place, error),
                 }
                 last = read;
             }

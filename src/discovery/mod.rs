@@ -7,12 +7,14 @@
 mod dns;
 mod file;
 mod kubernetes;
+mod said;
 mod teller;
 #[cfg(test)]
 mod tests;
 
 use crate::observer::Spec;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use teller::Teller;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -86,6 +88,23 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Whoever asked and has no answer after this long says so, though it goes on waiting.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// Waits for an answer; where none has come for `slow`, that is said, again and again as is due.
+async fn heard<T>(tell: &Teller, place: &str, slow: Duration, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        match tokio::time::timeout(slow, &mut answer).await {
+            Ok(answer) => return answer,
+            Err(_) => {
+                // The same words each time, so that they are not another reason each time.
+                tell.still(place, &format!("no answer for more than {} s", slow.as_secs_f64()));
+            }
+        }
     }
 }
 

@@ -1,14 +1,13 @@
-//! What is found, told to whoever follows; what is wrong, said once and then now and then.
+//! What is found, told to whoever follows; what is wrong, said once for each reason and then now and then (`said`).
 
 use super::Found;
+use super::said::Said;
 use crate::observer::{ENDPOINTS_MAX, Spec};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
 
-/// The same fault is said again after this long.
-const SAID_AGAIN: Duration = Duration::from_secs(30);
 /// Faults that are told at once; beyond it they are counted alone.
 const FAULTS_MAX: usize = 16;
 
@@ -17,13 +16,13 @@ const FAULTS_MAX: usize = 16;
 pub struct Teller {
     pool: Arc<str>,
     to: watch::Sender<Found>,
-    said: Arc<Mutex<BTreeMap<String, Instant>>>,
+    said: Arc<Mutex<Said>>,
 }
 
 impl Teller {
     /// For a pool.
     pub fn new(pool: &str, to: watch::Sender<Found>) -> Teller {
-        Teller { pool: pool.into(), to, said: Arc::default() }
+        Teller { pool: pool.into(), to, said: Arc::new(Mutex::new(Said::new(FAULTS_MAX))) }
     }
 
     /// These are all endpoints now, in any order; one that stands twice counts once.
@@ -71,29 +70,29 @@ impl Teller {
                 found.faults.insert(place.to_owned(), error.clone());
             }
         });
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= FAULTS_MAX && !said.contains_key(place) {
-            return;
-        }
-        let recent = said.get(place).is_some_and(|at| at.elapsed() < SAID_AGAIN);
-        if !recent {
-            said.insert(place.to_owned(), Instant::now());
+        self.still(place, &error);
+    }
+
+    /// Says in the process's log what is wrong there, if that is due; it counts nothing.
+    pub fn still(&self, place: &str, error: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).due(place, error, Instant::now()) {
             tracing::warn!(pool = &*self.pool, place, error, "discovery fails; what was found last stays");
         }
     }
 
     /// The same of something that is looked at again and again: counted when it begins or changes.
     pub fn standing(&self, place: &str, error: String) {
-        if self.to.borrow().faults.get(place) != Some(&error) {
+        if self.to.borrow().faults.get(place) == Some(&error) {
+            self.still(place, &error);
+        } else {
             self.fault(place, error);
         }
     }
 
     /// Nothing is wrong there (any more).
     pub fn well(&self, place: &str) {
-        let was_wrong = self.to.send_if_modified(|found| found.faults.remove(place).is_some());
-        if was_wrong {
-            self.said.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+        self.to.send_if_modified(|found| found.faults.remove(place).is_some());
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).well(place) {
             tracing::info!(pool = &*self.pool, place, "discovery works again");
         }
     }

@@ -19,6 +19,9 @@ use weir_kernel::{Micros, Role};
 #[allow(dead_code)]
 mod api_server;
 
+#[path = "lines_tests.rs"]
+mod lines;
+
 /// A search whose findings are waited for.
 struct Sought {
     found: watch::Receiver<Found>,
@@ -217,7 +220,8 @@ fn in_cluster(settings: KubernetesSettings) -> Sought {
 
 fn in_cluster_for(settings: KubernetesSettings, answer: Duration, grace: Duration) -> Sought {
     let millis = Duration::from_millis;
-    let times = Times { answer, watch: millis(1_000), grace, retry_min: millis(5), retry_max: millis(50) };
+    let slow = millis(100);
+    let times = Times { answer, slow, watch: millis(1_000), grace, retry_min: millis(5), retry_max: millis(50) };
     Sought::begin(move |tell| kubernetes::run(settings, "vllm".to_owned(), times, tell))
 }
 

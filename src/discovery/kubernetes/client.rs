@@ -32,6 +32,8 @@ const WORDS_MAX: usize = 200;
 pub struct Times {
     /// From the connection to the head of an answer, and for the whole of a page.
     pub answer: Duration,
+    /// No answer for this long is said, and waited for.
+    pub slow: Duration,
     /// How long the server is asked to keep a watch open.
     pub watch: Duration,
     /// How much longer than that a watch may say nothing.
@@ -47,6 +49,7 @@ impl Default for Times {
         let seconds = Duration::from_secs;
         Times {
             answer: seconds(15),
+            slow: crate::discovery::SLOW,
             watch: seconds(30),
             grace: seconds(10),
             retry_min: Duration::from_millis(500),

@@ -5,7 +5,7 @@
 
 use super::client::{ApiFault, Client, query};
 use super::objects::Read;
-use crate::discovery::teller::Teller;
+use crate::discovery::{heard, teller::Teller};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -148,7 +148,7 @@ impl<T: Clone + PartialEq> Mirror<'_, T> {
             if !next.is_empty() {
                 path = format!("{path}&{}", query("continue", &next));
             }
-            let page = self.client.get(&path).await?;
+            let page = self.heard(self.client.get(&path)).await?;
             let items = match &page["items"] {
                 Value::Array(items) => items.as_slice(),
                 // So an empty list is written now and then.
@@ -190,12 +190,18 @@ impl<T: Clone + PartialEq> Mirror<'_, T> {
         if !self.resource.selector.is_empty() {
             path = format!("{path}&{}", self.resource.selector);
         }
-        let mut lines = self.client.watch(&path).await?;
+        let mut lines = self.heard(self.client.watch(&path)).await?;
+        self.tell.well(&self.resource.place);
         while let Some(event) = lines.next().await? {
             self.take(&event, version)?;
             *worked = true;
         }
         Ok(())
+    }
+
+    /// A server that hangs is said long before it is given up.
+    async fn heard<A>(&self, answer: impl Future<Output = A>) -> A {
+        heard(&self.tell, &self.resource.place, self.client.times.slow, answer).await
     }
 
     fn take(&self, event: &Value, version: &mut String) -> Result<(), ApiFault> {
