@@ -2,12 +2,13 @@
 
 use super::answer;
 use super::json::Object;
+use super::media;
 use super::metrics::Form;
 use super::state::Gateway;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use std::sync::Arc;
 use weir_kernel::Regime;
@@ -61,10 +62,9 @@ pub async fn exposition(State(gateway): State<Arc<Gateway>>, headers: HeaderMap)
     if let Some(exporter) = gateway.traces.get() {
         gateway.metrics.note_traces(exporter.counters().counts());
     }
-    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let form = match accepts.contains("application/openmetrics-text") {
-        true => Form::OpenMetrics,
-        false => Form::Prometheus,
+    let form = match media::best(&headers, &["text/plain", "application/openmetrics-text"], true) {
+        1 => Form::OpenMetrics,
+        _ => Form::Prometheus,
     };
     let compat = gateway.options.metrics_compat_llm_d;
     let text = gateway.metrics.show(gauges, gateway.history.metrics(), compat, form);

@@ -30,6 +30,7 @@ mod lease;
 mod lines;
 mod logs;
 mod malformed;
+mod media;
 mod metrics;
 mod options;
 mod outcome;

@@ -1,5 +1,6 @@
 //! How a caller wants to be answered: held, as a stream (`Accept`), or by a ticket (`Prefer`).
 
+use super::media;
 use http::HeaderMap;
 use http::header::{ACCEPT, HeaderName};
 use std::time::Duration;
@@ -53,37 +54,10 @@ impl Wish {
 
 /// A stream, if one is named and nothing else that we have is liked better. Of what is liked equally the first counts.
 fn stream(headers: &HeaderMap) -> Option<Form> {
-    let mut best: (u16, Option<Form>) = (0, None);
-    for value in headers.get_all(ACCEPT) {
-        for range in value.to_str().unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let form = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-                "application/x-ndjson" => Some(Form::Ndjson),
-                "text/event-stream" => Some(Form::Sse),
-                "application/json" | "application/*" | "*/*" => None,
-                _ => continue,
-            };
-            let weight = parts.filter_map(weight).next().unwrap_or(1_000);
-            if weight > best.0 {
-                best = (weight, form);
-            }
-        }
-    }
-    best.1
-}
-
-/// A weight in thousandths; one that cannot be read counts as none.
-fn weight(parameter: &str) -> Option<u16> {
-    let (name, value) = parameter.split_once('=')?;
-    if !name.trim().eq_ignore_ascii_case("q") {
-        return None;
-    }
-    let (whole, part) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
-    let digits = part.len() <= 3 && part.bytes().all(|byte| byte.is_ascii_digit());
-    match whole {
-        "1" if digits => Some(1_000),
-        "0" if digits => format!("{part:0<3}").parse().ok(),
-        _ => Some(0),
+    match media::best(headers, &["application/json", "application/x-ndjson", "text/event-stream"], false) {
+        1 => Some(Form::Ndjson),
+        2 => Some(Form::Sse),
+        _ => None,
     }
 }
 
@@ -137,6 +111,9 @@ mod tests {
             (&["text/event-stream;q=0"], Wish::Held),
             (&["text/event-stream;q=0.000, */*;q=0.001"], Wish::Held),
             (&["text/event-stream;q=7"], Wish::Held),
+            (&["*/*;q=0, text/event-stream;q=0.1"], sse),
+            (&["application/json;q=0, */*, text/event-stream;q=0.1"], sse),
+            (&["*/*, text/event-stream"], Wish::Held),
             (&["text/event-stream;q=0.2, application/x-ndjson;q=0.25"], ndjson),
         ] {
             assert_eq!(of(ACCEPT, accept), want, "{accept:?}");

@@ -9,6 +9,7 @@ mod socket;
 
 use super::auth::Actor;
 use super::body::{self, Bounds};
+use super::media;
 use super::problem::{Fault, Invalid};
 use super::query;
 use super::state::Gateway;
@@ -16,8 +17,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Request, StatusCode};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,16 +46,12 @@ fn service(gateway: &Gateway) -> Result<&Service, Fault> {
     gateway.graphql.get().ok_or_else(|| Fault::NoPath("/graphql".to_owned()))
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(|value| value.contains(kind)))
-}
-
 /// Is this a browser that wants the page? It holds no data, so nobody is asked who it is.
 pub fn wants_page<B>(request: &Request<B>) -> bool {
     request.method() == http::Method::GET
         && request.uri().path() == "/graphql"
         && request.uri().query().is_none()
-        && accepts(request.headers(), "text/html")
+        && media::names(request.headers(), "text/html")
 }
 
 /// The pools that the caller may see; none: every pool.
@@ -74,7 +71,7 @@ pub async fn ask(State(gateway): State<Arc<Gateway>>, request: Request<Body>) ->
         Err(Fault::BodyTooLarge { .. }) => Bytes::from(vec![b' '; service.options().limits.bytes + 1]),
         read => read?,
     };
-    if accepts(&parts.headers, "text/event-stream") && is_subscription(&body, &service) {
+    if media::names(&parts.headers, "text/event-stream") && is_subscription(&body, &service) {
         return subscription(&service, &body, terms.pools);
     }
     Ok(json(answered(service, body, terms).await?))
@@ -104,7 +101,7 @@ pub async fn look(
         asked.insert(name.into_owned(), value);
     }
     let body = Bytes::from(serde_json::Value::Object(asked).to_string());
-    if accepts(request.headers(), "text/event-stream") && is_subscription(&body, &service) {
+    if media::names(request.headers(), "text/event-stream") && is_subscription(&body, &service) {
         return subscription(&service, &body, allowed);
     }
     let terms = service.terms(allowed);
