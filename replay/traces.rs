@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_log::reader::{Bound, Logs};
 use weir_log::snapshot;
-use weir_telemetry::export::{Exporter, Protocol, Settings};
-use weir_telemetry::{Sampler, Span, Spans, document, resource};
+use weir_telemetry::export::{Exporter, Protocol, Settings, is_receiver};
+use weir_telemetry::{Sampler, Span, Spans, document, environment, resource};
 
 /// Spans of one document, or of one batch.
 const TOGETHER: usize = 512;
@@ -46,7 +46,7 @@ pub struct Args {
     output: PathBuf,
 
     /// Send them to this receiver (http://HOST:PORT) instead.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = receiver)]
     otlp: Option<String>,
 
     /// How, with --otlp.
@@ -72,6 +72,16 @@ fn trace_id(text: &str) -> Result<TraceId, String> {
     number
         .map(|number| TraceId(number.to_be_bytes()))
         .ok_or_else(|| "allowed: 32 hexadecimal digits".to_owned())
+}
+
+fn receiver(text: &str) -> Result<String, String> {
+    match is_receiver(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("allowed: a URL such as http://127.0.0.1:4318 (plain HTTP, a port from 1 to 65535)"
+                .to_owned())
+        }
+    }
 }
 
 /// Runs `weir-replay traces`.
@@ -175,7 +185,10 @@ enum Output {
 
 impl Output {
     fn open(args: &Args) -> Result<Output, Box<dyn std::error::Error>> {
-        let resource = resource(|name| std::env::var(name).ok());
+        let (resource, warnings) = resource(environment);
+        for warning in warnings {
+            eprintln!("weir-replay: {warning}");
+        }
         if let Some(url) = &args.otlp {
             let (protocol, endpoint) = match args.protocol {
                 Way::Grpc => (Protocol::Grpc, url.clone()),

@@ -41,7 +41,10 @@ fn show(args: &Args) -> Result<(), DemoError> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shown = Shown::new(args.json);
-    let traces = TraceSettings::from_env(|name| std::env::var(name).ok())?;
+    let (traces, warnings) = TraceSettings::from_env(weir_telemetry::environment)?;
+    for warning in warnings {
+        eprintln!("weir demo: {warning}");
+    }
     let exporter = traces.map(Exporter::start).transpose()?;
     let seen = runtime.block_on(demo::run(data, args.seconds, &shown, exporter));
     shown.end();

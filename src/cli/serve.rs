@@ -245,7 +245,10 @@ async fn serve(args: Args, mut settings: Effective) -> Result<(), Failure> {
 
 /// Where spans go, by the standard `OTEL_*` variables.
 fn traces() -> Result<Option<Arc<Exporter>>, Failure> {
-    let settings = TraceSettings::from_env(|name| std::env::var(name).ok())?;
+    let (settings, warnings) = TraceSettings::from_env(weir_telemetry::environment)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     Ok(settings.map(Exporter::start).transpose()?)
 }
 

@@ -52,7 +52,10 @@ impl Lines {
             }
         };
         if tokio::time::timeout(Duration::from_secs(60), said).await.is_err() {
-            panic!("{words} was not said: {}", KEPT.with_borrow(|kept| String::from_utf8_lossy(kept).into_owned()));
+            panic!(
+                "{words} was not said: {}",
+                KEPT.with_borrow(|kept| String::from_utf8_lossy(kept).into_owned())
+            );
         }
     }
 }

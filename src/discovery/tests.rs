@@ -221,7 +221,8 @@ fn in_cluster(settings: KubernetesSettings) -> Sought {
 fn in_cluster_for(settings: KubernetesSettings, answer: Duration, grace: Duration) -> Sought {
     let millis = Duration::from_millis;
     let slow = millis(100);
-    let times = Times { answer, slow, watch: millis(1_000), grace, retry_min: millis(5), retry_max: millis(50) };
+    let times =
+        Times { answer, slow, watch: millis(1_000), grace, retry_min: millis(5), retry_max: millis(50) };
     Sought::begin(move |tell| kubernetes::run(settings, "vllm".to_owned(), times, tell))
 }
 

@@ -4,6 +4,7 @@
 use crate::context::hex;
 use crate::names::SCOPE;
 use crate::span::{Attribute, Kind, Link, Span, SpanEvent, Status, Value};
+use crate::variables::{Warning, pairs};
 use serde_json::{Value as Json, json};
 use weir_kernel::Micros;
 
@@ -21,8 +22,9 @@ pub fn document(resource: &[(String, String)], spans: &[Span]) -> Json {
     }]})
 }
 
-/// What the spans are of: the name of the service, and what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say.
-pub fn resource(get: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+/// What the spans are of: the name of the service, and what `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` say. What of
+/// them is no attribute is left out, and told.
+pub fn resource(get: impl Fn(&str) -> Option<String>) -> (Vec<(String, String)>, Vec<Warning>) {
     let mut found = vec![
         ("service.name".to_owned(), "weir".to_owned()),
         ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -31,35 +33,15 @@ pub fn resource(get: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         Some((_, known)) => value.clone_into(known),
         None => found.push((key.to_owned(), value.to_owned())),
     };
-    for pair in get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default().split(',') {
-        if let Some((key, value)) = pair.split_once('=') {
-            set(key.trim(), &percent_decoded(value.trim()));
-        }
+    let attributes = "OTEL_RESOURCE_ATTRIBUTES";
+    let (given, warnings) = pairs(attributes, &get(attributes).unwrap_or_default(), false);
+    for (key, value) in &given {
+        set(key, value);
     }
     if let Some(name) = get("OTEL_SERVICE_NAME").filter(|name| !name.is_empty()) {
         set("service.name", &name);
     }
-    found
-}
-
-/// Values may be percent-encoded; what is not so encoded stays.
-pub fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if bytes[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+    (found, warnings)
 }
 
 fn span(span: &Span) -> Json {
@@ -176,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_resource_is_named_by_the_environment() {
-        let none = resource(|_| None);
+        let (none, _) = resource(|_| None);
         assert_eq!(none[0], ("service.name".to_owned(), "weir".to_owned()));
-        let given = resource(|name| match name {
+        let (given, warnings) = resource(|name| match name {
             "OTEL_SERVICE_NAME" => Some("edge".to_owned()),
             "OTEL_RESOURCE_ATTRIBUTES" => Some("service.name=other, zone=a%20b,broken".to_owned()),
             _ => None,
@@ -186,5 +168,7 @@ mod tests {
         assert_eq!(given[0].1, "edge");
         assert!(given.contains(&("zone".to_owned(), "a b".to_owned())));
         assert_eq!(given.len(), 3);
+        let said = warnings[0].to_string();
+        assert!(said.starts_with("OTEL_RESOURCE_ATTRIBUTES: \"broken\" is not allowed"), "{said}");
     }
 }

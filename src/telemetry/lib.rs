@@ -13,9 +13,11 @@ pub mod names;
 mod sampler;
 mod span;
 mod spans;
+mod variables;
 
 pub use context::{Context, hex};
 pub use json::{document, resource};
 pub use sampler::{Sampler, SamplerError};
 pub use span::{Attribute, Kind, Link, Span, SpanEvent, Status, Value, attribute};
 pub use spans::Spans;
+pub use variables::{Warning, environment};

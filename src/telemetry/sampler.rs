@@ -62,6 +62,11 @@ impl Sampler {
         Ok(Sampler { follows_parent, share })
     }
 
+    /// Does the sampler of this name go by an argument?
+    pub fn takes_argument(name: Option<&str>) -> bool {
+        name.is_some_and(|name| name.ends_with("traceidratio"))
+    }
+
     /// Is this trace sampled, given what the caller decided, if there is one?
     pub fn samples(&self, trace_id: &[u8; 16], caller: Option<bool>) -> bool {
         match caller {

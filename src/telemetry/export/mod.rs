@@ -11,4 +11,4 @@ mod settings;
 mod worker;
 
 pub use queue::{Counters, Counts, Exporter};
-pub use settings::{Protocol, Settings, SettingsError};
+pub use settings::{Protocol, Settings, SettingsError, is_receiver};
