@@ -110,7 +110,7 @@ impl Settings {
             settings.headers = headers(name, &text, &mut warnings)?;
         }
         settings.sampler = sampler(&get, &mut warnings)?;
-        let (resource, odd) = resource(&get);
+        let (resource, odd) = resource(get);
         settings.resource = resource;
         warnings.extend(odd);
         settings.spans(&get, &mut warnings)?;
