@@ -63,6 +63,7 @@ pub struct Ask<'a> {
     parent: Option<&'a Value>,
     projections: &'a Arc<Projections>,
     terms: &'a Terms,
+    context: &'a Context<'a>,
 }
 
 /// What a context carries.
@@ -81,7 +82,12 @@ impl<'a> Ask<'a> {
         let (projections, terms) = carried(ctx.ctx)?;
         // Here too, so that no number of small fields goes on when the time is over.
         terms.work.check()?;
-        Ok(Ask { args: &ctx.args, parent: ctx.parent_value.as_value(), projections, terms })
+        Ok(Ask { args: &ctx.args, parent: ctx.parent_value.as_value(), projections, terms, context: ctx.ctx })
+    }
+
+    /// Is the field at the end of this path, from the answer on, asked for?
+    pub fn wants(&self, path: &[&str]) -> bool {
+        path.iter().fold(self.context.look_ahead(), |at, field| at.field(field)).exists()
     }
 
     /// The bounds of the work.

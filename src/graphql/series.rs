@@ -39,10 +39,13 @@ struct Cut {
     to: Micros,
     width: Micros,
     grain: Grain,
+    /// The figures of each bucket are asked for, not only those of the whole.
+    points: bool,
 }
 
 impl Cut {
-    fn of(ask: &Ask<'_>, pool: &PoolProjection) -> Result<Cut, Fault> {
+    /// Of a report whose buckets stand at this path.
+    fn of(ask: &Ask<'_>, pool: &PoolProjection, points: &[&str]) -> Result<Cut, Fault> {
         let (from, to) = ask.span(pool)?;
         let length = to.since(from);
         let width = match ask.number("bucketSeconds")? {
@@ -57,32 +60,60 @@ impl Cut {
             }
         };
         let from = Micros(from.0 - from.0 % width.0);
-        let points = to.since(from).0.div_ceil(width.0);
-        if points > POINTS_MAX {
+        let count = to.since(from).0.div_ceil(width.0);
+        if count > POINTS_MAX {
             let limit = POINTS_MAX as usize;
-            let found = format!("{points} buckets");
+            let found = format!("{count} buckets");
             return Err(Fault::Limit { code: "TOO_MANY_BUCKETS", what: "the buckets", found, limit });
         }
-        let to = Micros(from.0.saturating_add(points.saturating_mul(width.0)));
+        let to = Micros(from.0.saturating_add(count.saturating_mul(width.0)));
         let grain = if width.0.is_multiple_of(COARSE.0) { Grain::Coarse } else { Grain::Fine };
-        Ok(Cut { from, to, width, grain })
+        Ok(Cut { from, to, width, grain, points: ask.wants(points) })
     }
 
-    /// The bucket of the report in which a bucket of the read models lies.
+    /// The bucket of the report in which a bucket of the read models lies: the first, where none is asked for.
     fn point(&self, start: Micros) -> Micros {
+        if !self.points {
+            return self.from;
+        }
         Micros(self.from.0 + start.since(self.from).0 / self.width.0 * self.width.0)
     }
 
+    /// Gives what lies in the time of the report, in order.
     fn each(
         &self,
         ask: &Ask<'_>,
         pool: &PoolProjection,
         mut take: impl FnMut(Micros, &Bucket),
     ) -> Result<(), ProjectionError> {
-        pool.buckets(self.grain, self.from, self.to, ask.work(), |bucket| {
-            take(self.point(bucket.start), bucket);
-            Ok(())
-        })
+        let mut give = |grain, from, to| {
+            pool.buckets(grain, from, to, ask.work(), |bucket| {
+                // Flows that share a name in ten minutes may have their own in ten seconds.
+                if grain == Grain::Coarse && self.grain == Grain::Fine && !bucket.is_exact() {
+                    return pool.buckets(
+                        Grain::Fine,
+                        bucket.start,
+                        bucket.start + COARSE,
+                        ask.work(),
+                        |fine| {
+                            take(self.point(fine.start), fine);
+                            Ok(())
+                        },
+                    );
+                }
+                take(self.point(bucket.start), bucket);
+                Ok(())
+            })
+        };
+        // Of the whole alone, what lies between is there in larger pieces.
+        let from = Micros(self.from.0.next_multiple_of(COARSE.0));
+        let to = Micros(self.to.0 - self.to.0 % COARSE.0);
+        if self.points || self.grain == Grain::Coarse || from >= to {
+            return give(self.grain, self.from, self.to);
+        }
+        give(Grain::Fine, self.from, from)?;
+        give(Grain::Coarse, from, to)?;
+        give(Grain::Fine, to, self.to)
     }
 
     fn report(&self, mut body: Value) -> Value {
@@ -196,7 +227,7 @@ impl Which {
 
 fn cells(ask: &Ask<'_>) -> Result<(Cut, Series<Cell>), Fault> {
     let pool = ask.pool()?;
-    let (cut, which) = (Cut::of(ask, pool)?, Which::of(ask)?);
+    let (cut, which) = (Cut::of(ask, pool, &["series", "points"])?, Which::of(ask)?);
     let by = ask.one_of("groupBy", &GROUPS)?.unwrap_or(By::Nothing);
     let mut series = Series::new();
     cut.each(ask, pool, |point, bucket| {
@@ -271,7 +302,7 @@ pub fn waits(ask: &Ask<'_>) -> Result<Out, Fault> {
 /// `Query.queue`.
 pub fn queue(ask: &Ask<'_>) -> Result<Out, Fault> {
     let pool = ask.pool()?;
-    let cut = Cut::of(ask, pool)?;
+    let cut = Cut::of(ask, pool, &["series", "points"])?;
     let by = ask.one_of("groupBy", &[By::Band, By::Flow, By::Nothing])?.unwrap_or(By::Nothing);
     let mut series: Series<Standing> = Series::new();
     // A queue that was not there was empty: means are over the time that was looked at, not over its own.
@@ -331,17 +362,12 @@ fn mean(level: &Level) -> f64 {
 /// `Query.saturation`.
 pub fn saturation(ask: &Ask<'_>) -> Result<Out, Fault> {
     let pool = ask.pool()?;
-    let cut = Cut::of(ask, pool)?;
+    let cut = Cut::of(ask, pool, &["points"])?;
     let mut points: BTreeMap<Micros, Bucket> = BTreeMap::new();
     let mut whole = Bucket::new(cut.from, cut.to.since(cut.from));
-    let light = |bucket: &Bucket| {
-        let (cells, flows, bands) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Bucket { cells, flows, bands, ..bucket.clone() }
-    };
     cut.each(ask, pool, |point, bucket| {
-        let bucket = light(bucket);
-        points.entry(point).or_insert_with(|| Bucket::new(point, cut.width)).merge(&bucket);
-        whole.merge(&bucket);
+        points.entry(point).or_insert_with(|| Bucket::new(point, cut.width)).merge_levels(bucket);
+        whole.merge_levels(bucket);
     })?;
     let points: Vec<Value> = points.values().map(saturation_point).collect();
     Ok(cut.report(json!({ "points": points, "whole": saturation_point(&whole) })).into())

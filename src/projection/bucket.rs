@@ -253,13 +253,9 @@ impl Bucket {
 
     /// Takes in the bucket that follows.
     pub fn merge(&mut self, later: &Bucket) {
-        if self.first_seq == 0 {
-            self.first_seq = later.first_seq;
-        }
-        self.last_seq = self.last_seq.max(later.last_seq);
+        self.merge_levels(later);
         self.arrivals += later.arrivals;
         self.unnamed += later.unnamed;
-        self.refused_outside += later.refused_outside;
         for (key, cell) in &later.cells {
             let mine = slot(&mut self.cells, key.clone(), |key| {
                 OTHER.clone_into(&mut key.flow);
@@ -279,6 +275,16 @@ impl Bucket {
         for (key, standing) in &later.flows {
             slot(&mut self.flows, key.clone(), |key| OTHER.clone_into(&mut key.1)).merge(standing);
         }
+    }
+
+    /// Takes in of the bucket that follows what it says of the gauge, the endpoints, regimes and reclamations; neither
+    /// requests nor queues.
+    pub fn merge_levels(&mut self, later: &Bucket) {
+        if self.first_seq == 0 {
+            self.first_seq = later.first_seq;
+        }
+        self.last_seq = self.last_seq.max(later.last_seq);
+        self.refused_outside += later.refused_outside;
         self.raw.merge(&later.raw);
         self.effective.merge(&later.effective);
         self.in_flight.merge(&later.in_flight);
@@ -292,6 +298,11 @@ impl Bucket {
         }
         self.reclamations += later.reclamations;
         self.revocations += later.revocations;
+    }
+
+    /// Does every flow stand for itself here (none shares [`OTHER`] for want of room)?
+    pub fn is_exact(&self) -> bool {
+        self.cells.len() <= SERIES_MAX && self.flows.len() <= SERIES_MAX
     }
 }
 

@@ -23,6 +23,7 @@ mod next;
 mod note;
 mod pool;
 mod query;
+mod recent;
 mod record;
 mod retain;
 mod row;

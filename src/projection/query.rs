@@ -197,8 +197,8 @@ impl PoolProjection {
         };
         for zone in self.holders(zones, &filters, ids::of_number(id), work)? {
             work.check()?;
-            if let Some(row) = self.chunk(&zone)?.find(|row| row.id == id) {
-                return Ok(Some(row));
+            if let Some(row) = self.kept_chunk(&zone, work)?.iter().find(|row| row.id == id) {
+                return Ok(Some(row.clone()));
             }
         }
         Ok(None)
@@ -237,6 +237,14 @@ impl PoolProjection {
             }
             let passed = page.after.is_some_and(|after| high < after);
             if passed || page.before.is_some_and(|before| low > before) {
+                continue;
+            }
+            if filter.caller_id.is_some() {
+                // Few, and what they say of the request is asked for next.
+                let rows = self.kept_chunk(&zone, work)?;
+                rows.iter()
+                    .filter(|row| filter.holds(row))
+                    .for_each(|row| best.offer(order.key(row), row.clone()));
                 continue;
             }
             for row in self.chunk(&zone)?.filter(|row| filter.holds(row)) {
@@ -309,6 +317,11 @@ impl PoolProjection {
             bits[chunk / 8] & (1 << (chunk % 8)) != 0
         });
         failed.map(|()| zones)
+    }
+
+    /// [`Self::chunk`], kept for what the same question asks next.
+    fn kept_chunk(&self, zone: &Zone, work: &Work) -> Result<Arc<[Row]>, ProjectionError> {
+        work.recent.rows(self.name(), zone.first, || Ok(self.chunk(zone)?.collect()))
     }
 
     /// The rows of a chunk; none of one that retention has removed meanwhile.

@@ -1,6 +1,8 @@
-//! The bounds of the work on one question: a point in time, and whether anybody still waits for the answer.
+//! The work on one question: its bounds (a point in time, and whether anybody still waits for the answer), and what it
+//! has unpacked so far.
 
 use crate::error::Stopped;
+use crate::recent::Recent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,17 +12,18 @@ use std::time::{Duration, Instant};
 pub struct Work {
     until: Option<Instant>,
     cancelled: Arc<AtomicBool>,
+    pub(crate) recent: Arc<Recent>,
 }
 
 impl Work {
     /// Without a bound of time.
     pub fn unbounded() -> Work {
-        Work { until: None, cancelled: Arc::default() }
+        Work { until: None, cancelled: Arc::default(), recent: Arc::default() }
     }
 
     /// At most so long from now.
     pub fn within(span: Duration) -> Work {
-        Work { until: Instant::now().checked_add(span), cancelled: Arc::default() }
+        Work { until: Instant::now().checked_add(span), ..Work::unbounded() }
     }
 
     /// Ends it wherever it is.

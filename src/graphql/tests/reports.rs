@@ -146,3 +146,67 @@ fn c123_pages_of_a_growing_log_hold_each_request_once() {
     assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "in order, none twice");
     assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), wanted);
 }
+
+/// The figures of a whole do not depend on whether those of its buckets are asked for beside them, which decides from
+/// which pieces they are summed up.
+#[test]
+fn a_whole_is_the_same_with_its_buckets_and_without() {
+    let mut world = World::new(14);
+    for turn in 0..1_500_u64 {
+        // More kinds of outcomes than a piece of ten minutes keeps apart, in the second of them.
+        let flows = if (300..700).contains(&turn) { 150 } else { 4 };
+        let objective = [None, Some("interactive"), Some("batch")][(turn % 3) as usize];
+        let id = world.arrive(arrival(&format!("tenant-{:03}", turn * 7 % flows), objective, Face::Held));
+        world.load([0, 9, 3][(turn / 40 % 3) as usize]);
+        world.wait(if flows > 4 { 700_000 } else { 2_000_000 });
+        if world.state.lease(weir_kernel::RequestId(id)).is_some() {
+            world.end(id);
+        }
+    }
+    let service = service(&world.steps);
+    let span = |from: u64, to: u64| {
+        let time =
+            |seconds: u64| weir_log::describe::show_time(Micros(common::world::BASE + seconds * 1_000_000));
+        json!({ "from": time(from), "to": time(to) })
+    };
+    let last = (world.at - common::world::BASE) / 1_000_000;
+    assert!(last > 2_000, "{last} s");
+    let figures = "count meanMs minMs p50Ms p95Ms maxMs";
+    let level = "mean min max last effectiveMax endpoints inFlight maxInFlight held { band heldMs } regimes { regime ms }";
+    for (from, to) in [(0, last + 1), (0, 1_800), (37, 2_041), (610, 1_190), (599, 1_201)] {
+        for (report, whole) in [
+            (
+                "outcomes(from: $from, to: $to, groupBy: FLOW)",
+                "series { group { flow } count bytes share POINTS }",
+            ),
+            (
+                "waits(from: $from, to: $to, groupBy: FLOW)",
+                &format!("series {{ group {{ flow }} whole {{ {figures} }} POINTS }}"),
+            ),
+            (
+                "queue(from: $from, to: $to, groupBy: FLOW)",
+                "series { group { flow } meanRequests maxRequests POINTS }",
+            ),
+            ("saturation(from: $from, to: $to)", &format!("whole {{ {level} }} POINTS")),
+        ] {
+            let ask = |points: &str| {
+                let query = format!(
+                    "query($from: Time, $to: Time) {{ it: {report} {{ from to bucketSeconds {} }} }}",
+                    whole.replace("POINTS", points)
+                );
+                data(&service, &query, span(from, to))["it"].clone()
+            };
+            let (mut with, without) = (ask("points { time }"), ask(""));
+            let mut points = 0;
+            let mut strip = |value: &mut Value| {
+                let found = value.as_object_mut().and_then(|fields| fields.remove("points"));
+                points += found.and_then(|list| list.as_array().map(Vec::len)).unwrap_or(0);
+            };
+            strip(&mut with);
+            let series = with.get_mut("series").and_then(Value::as_array_mut);
+            series.into_iter().flatten().for_each(&mut strip);
+            assert!(points > 20, "{points} buckets of {report}");
+            assert_eq!(with, without, "{report} of {from} to {to}");
+        }
+    }
+}
