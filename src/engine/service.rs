@@ -216,7 +216,20 @@ impl Engine {
     ///
     /// # Errors
     /// A pool's thread had failed, or its log could not be written; every other pool is stopped all the same.
-    pub async fn shutdown(mut self, drain: Duration) -> Result<(), EngineError> {
+    pub async fn shutdown(self, drain: Duration) -> Result<(), EngineError> {
+        self.shutdown_after(drain, || ()).await
+    }
+
+    /// The same; `readers` ends whoever still reads the log, on a thread that may block, before the log is closed: a log that is
+    /// closed under its readers looks to them like one that has failed.
+    ///
+    /// # Errors
+    /// As [`Engine::shutdown`].
+    pub async fn shutdown_after(
+        mut self,
+        drain: Duration,
+        readers: impl FnOnce() + Send + 'static,
+    ) -> Result<(), EngineError> {
         let until = self.begin_stop(drain);
         let threads = std::mem::take(&mut self.threads);
         let patience = Duration::from_micros(until.since(self.clock.now()).0) + STOP_GRACE;
@@ -236,6 +249,7 @@ impl Engine {
         };
         let (writer, keeping) = (Arc::clone(&self.writer), self.keeping.take());
         let closed = tokio::task::spawn_blocking(move || {
+            readers();
             drop(keeping);
             // What it was given is durable or was told to be lost; the store goes with it.
             drop(writer.close());

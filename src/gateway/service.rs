@@ -64,6 +64,8 @@ pub enum ServiceError {
 
 /// A running service.
 pub struct Service {
+    /// The threads that keep the read models with the log: they end before the log does.
+    reading: Option<Followers>,
     addr: SocketAddr,
     grpc_addr: Option<SocketAddr>,
     engine: Engine,
@@ -72,8 +74,6 @@ pub struct Service {
     servers: Vec<JoinHandle<()>>,
     followers: Vec<JoinHandle<()>>,
     tracers: Vec<JoinHandle<()>>,
-    /// The threads that keep the read models with the log.
-    reading: Option<Followers>,
 }
 
 /// The longest that spans may take to leave at a stop.
@@ -237,7 +237,9 @@ impl Service {
     /// A pool's thread had failed, or the last steps did not become durable.
     pub async fn stop(self, drain: Duration) -> Result<(), EngineError> {
         self.gateway.begin_stop();
-        let stopped = self.engine.shutdown(drain).await;
+        let reading = self.reading;
+        // The read models write their end while the log is still there.
+        let stopped = self.engine.shutdown_after(drain, move || drop(reading)).await;
         for pool in self.gateway.pools() {
             pool.discovered.stop();
             pool.observer.stop();
@@ -254,8 +256,6 @@ impl Service {
         if let Some(service) = self.gateway.graphql.get() {
             service.projections().close();
         }
-        // They write their end, on a thread that may block.
-        let _ = tokio::task::spawn_blocking(move || drop(self.reading)).await;
         stopped
     }
 }

@@ -357,4 +357,31 @@ fn variables_that_are_not_allowed_are_named_at_the_start() {
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && text.contains("allowed"), "{text}");
+    // Where the standard says how to go on, it is a warning.
+    Weir::start(dir.path(), SETTINGS, &[], &[("OTEL_SDK_DISABLED", "maybe".to_owned())]).stop();
+    let text = std::fs::read_to_string(dir.path().join("weir.err")).unwrap();
+    let warning = "OTEL_SDK_DISABLED: \"maybe\" is not allowed; allowed: true, false; it is taken as false";
+    assert!(text.contains(" WARN ") && text.contains(warning), "{text}");
+}
+
+/// The last steps of a stop come when the drain is over, and spans may take seconds after that: meanwhile nobody reads a log that is
+/// closed, and nothing is said of the projections, which were well.
+#[test]
+fn a_stop_beside_a_receiver_that_fails_says_nothing_of_the_projections() {
+    let dir = kept::tempdir().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let otel = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{gone}")),
+        ("OTEL_BSP_SCHEDULE_DELAY", "60000".to_owned()),
+    ];
+    let settings = SETTINGS.replace("weir: {", "weir: {drainTimeout: 300ms, ");
+    let weir = Weir::start(dir.path(), &settings, &[], &otel);
+    weir.pool_is(0, 0.0);
+    let held = weir.send("POST", "/v1/admissions", &[], "{}");
+    weir.queued(1);
+    weir.stop();
+    assert_eq!(whole(held).0, 503);
+    let said = std::fs::read_to_string(dir.path().join("weir.err")).unwrap();
+    assert!(said.contains("does not take spans") && said.contains("stopped"), "{said}");
+    assert!(!said.contains("projections"), "{said}");
 }
