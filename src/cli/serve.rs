@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use weir_config::{DiscoverySettings, Effective, EndpointSettings, PoolSettings, format_duration};
+use weir_config::{DiscoverySettings, Effective, EndpointSettings, PoolSettings, format_duration, url_key};
 use weir_kernel::Role;
 use weir_log::output;
 use weir_telemetry::export::{Exporter, Settings as TraceSettings};
@@ -131,7 +131,7 @@ fn proxied(settings: &mut Effective, upstreams: &[String]) -> Result<(), String>
         let Some(url) = weir_config::base_url(text) else {
             return refused("a base URL such as http://10.0.0.7:8000");
         };
-        if endpoints.iter().any(|endpoint| endpoint.url == url) {
+        if endpoints.iter().any(|endpoint| url_key(&endpoint.url) == url_key(&url)) {
             return refused("each URL once");
         }
         let name = url.trim_start_matches("http://").to_owned();

@@ -3,7 +3,7 @@
 use crate::effective::{DiscoverySettings, DnsSettings, EndpointSettings, FileSettings, KubernetesSettings};
 use crate::node::{Origin, Value};
 use crate::report::{Mistake, MistakeKind, Mistakes};
-use crate::scalar::url;
+use crate::scalar::{url, url_key};
 use crate::section::{Reading, Section};
 use crate::tables::ENDPOINTS_FILE;
 use crate::yaml;
@@ -13,10 +13,17 @@ use weir_kernel::Role;
 const KINDS: [&str; 3] = ["dns", "file", "kubernetes"];
 
 /// The list of the settings, if there is one.
-pub fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Option<Vec<EndpointSettings>> {
+///
+/// `each_url_once`: a server that stands there under two names would count twice, and is a mistake.
+pub fn endpoints(
+    reading: &mut Reading,
+    own: &Section<'_>,
+    each_url_once: bool,
+) -> Option<Vec<EndpointSettings>> {
     own.node("endpoints")?;
     let mut endpoints: Vec<EndpointSettings> = Vec::new();
     let mut names: BTreeMap<String, Origin> = BTreeMap::new();
+    let mut urls: BTreeMap<String, String> = BTreeMap::new();
     for entry in own.list(reading, "endpoints") {
         for key in ["name", "url"] {
             if entry.node(key).is_none() {
@@ -33,6 +40,14 @@ pub fn endpoints(reading: &mut Reading, own: &Section<'_>) -> Option<Vec<Endpoin
             continue;
         }
         names.insert(name.clone(), place);
+        let other = urls.insert(url_key(&url), name.clone()).filter(|_| each_url_once);
+        if let Some(other) = other {
+            let allowed = format!(
+                "each URL once: the endpoint \"{other}\" has it as well, and one server would count as two"
+            );
+            entry.refuse(reading, "url", allowed);
+            continue;
+        }
         endpoints.push(EndpointSettings { name, url, role });
     }
     Some(endpoints)
@@ -175,7 +190,8 @@ pub fn read_endpoints(text: &str) -> Result<Vec<EndpointSettings>, Mistakes> {
     let mut reading = Reading::default();
     let section = Section::open(&mut reading, Some(&document), "", &ENDPOINTS_FILE);
     required(&mut reading, &section, &["endpoints"]);
-    let endpoints = endpoints(&mut reading, &section);
+    // One server under two names is counted once there, and said: `discovery` does that for every kind.
+    let endpoints = endpoints(&mut reading, &section, false);
     match endpoints {
         Some(endpoints) if reading.report.mistakes.is_empty() => Ok(endpoints),
         _ => Err(Mistakes { file: None, list: reading.report.mistakes }),

@@ -47,7 +47,7 @@ pub use plugins::{Plugin, fairness_name, ordering_name, parse_plugin};
 pub use quantity::{QuantityError, parse_quantity};
 pub use reference::reference;
 pub use report::{Mistake, MistakeKind, Mistakes, Notice};
-pub use scalar::{Scalar, url as base_url};
+pub use scalar::{Scalar, url as base_url, url_key};
 pub use section::Row;
 pub use ttl::{BudgetOrigin, effective_ttl, header_ttl};
 pub use yaml::{YamlError, parse as parse_yaml};

@@ -41,7 +41,7 @@ pub fn read(reading: &mut Reading, source: &Source<'_, '_>, base: &Policy) -> Po
     let section_ignored = !gate_on && gate_off(reading, &section, mistakes, rows);
     plugins.finish(reading);
 
-    let endpoints = discovery::endpoints(reading, &own);
+    let endpoints = discovery::endpoints(reading, &own, true);
     let discovery = discovery::read(reading, &own);
     let scrape = scrape(reading, &own);
     policy.observe = own.text(reading, "mode").as_deref() == Some("observe");

@@ -159,6 +159,14 @@ pub fn url(text: &str) -> Option<String> {
     (host_ok && port_ok && text.len() <= TEXT_BYTES_MAX).then(|| text.to_owned())
 }
 
+/// What is the same of two `http://` URLs that lead to one place, however host and port are written.
+pub fn url_key(url: &str) -> String {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let authority = authority.to_ascii_lowercase();
+    format!("{}{}", authority.strip_suffix(":80").unwrap_or(&authority), path.trim_end_matches('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +174,20 @@ mod tests {
 
     fn of(kind: &Kind, text: &str) -> Result<Scalar, String> {
         read(kind, &Node { value: Value::Text(text.to_owned()), origin: Origin::Given })
+    }
+
+    #[test]
+    fn one_place_has_one_key() {
+        for (one, other, same) in [
+            ("http://a", "http://A:80/", true),
+            ("http://a:8000/metrics", "http://A:8000/metrics", true),
+            ("http://[fd00::80]", "http://[FD00::80]:80", true),
+            ("http://a:8000/metrics", "http://a:8001/metrics", false),
+            ("http://a/metrics?rank=0", "http://a/metrics?rank=1", false),
+            ("http://a/Metrics", "http://a/metrics", false),
+        ] {
+            assert_eq!(url_key(one) == url_key(other), same, "{one} {other}");
+        }
     }
 
     #[test]

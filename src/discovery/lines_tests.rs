@@ -106,3 +106,19 @@ async fn whatever_is_slow_is_said_and_waited_for() {
     tell.well("/mnt/endpoints.yaml");
     assert_eq!(lines.with("discovery works again"), 1);
 }
+
+#[tokio::test]
+async fn one_server_under_two_names_counts_once_and_is_said() {
+    let lines = Lines::keep();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("endpoints.yaml");
+    fs::write(
+        &path,
+        "endpoints: [{name: b, url: 'http://h:1'}, {name: c, url: 'http://h:2'}, {name: a, url: 'http://H:1/'}]",
+    )
+    .unwrap();
+    let mut sought = in_file(&path);
+    let found = sought.names(&["a", "c"]).await;
+    assert!(found.faults.is_empty());
+    assert_eq!(lines.with("a and b are one server, which counts once: b is left out"), 1);
+}

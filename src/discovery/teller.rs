@@ -4,9 +4,11 @@ use super::Found;
 use super::said::Said;
 use crate::observer::{ENDPOINTS_MAX, Spec};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
+use weir_config::url_key;
 
 /// Faults that are told at once; beyond it they are counted alone.
 const FAULTS_MAX: usize = 16;
@@ -29,6 +31,7 @@ impl Teller {
     pub fn endpoints(&self, mut specs: Vec<Spec>) {
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         specs.dedup_by(|a, b| a.name == b.name);
+        self.each_server_once(&mut specs);
         if specs.len() > ENDPOINTS_MAX {
             let found = specs.len();
             self.fault(
@@ -47,6 +50,35 @@ impl Teller {
         if changed {
             tracing::info!(pool, endpoints = count, "discovery: these are the endpoints now");
         }
+    }
+
+    /// Leaves out who has the URL of another one, which goes before by its name: its capacity would count twice.
+    fn each_server_once(&self, specs: &mut Vec<Spec>) {
+        let mut first: BTreeMap<String, String> = BTreeMap::new();
+        let mut twice = Vec::new();
+        specs.retain(|spec| {
+            let Some(url) = &spec.metrics_url else { return true };
+            match first.entry(url_key(url)) {
+                Entry::Vacant(place) => {
+                    place.insert(spec.name.clone());
+                    true
+                }
+                Entry::Occupied(other) => {
+                    twice.push((spec.name.clone(), other.get().clone(), url.clone()));
+                    false
+                }
+            }
+        });
+        let place = "servers with two names";
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, other, url) in twice {
+            let text = format!("{other} and {name} are one server, which counts once: {name} is left out");
+            if said.due(place, &text, Instant::now()) {
+                tracing::warn!(pool = &*self.pool, url, "discovery: {text}");
+            }
+        }
+        // It is no fault that could be well again.
+        said.well(place);
     }
 
     /// These are all objectives now.

@@ -16,6 +16,8 @@ use super::json::nearest;
 use super::problem::Invalid;
 use crate::observer::{ENDPOINTS_MAX, Load, Push, Spec, metrics_uri};
 use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_config::url_key;
 use weir_kernel::{Pushed, Ratio, Role};
 
 /// Requests that an engine may report as waiting or running.
@@ -94,13 +96,22 @@ fn endpoints(value: &Value) -> Result<Vec<(Spec, Option<Load>)>, Invalid> {
     if items.len() > ENDPOINTS_MAX {
         return Err(Invalid::new("endpoints", items.len().to_string(), "at most 4096 endpoints"));
     }
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
+    let mut urls: BTreeMap<String, String> = BTreeMap::new();
     let mut out = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let (spec, load) = endpoint(&format!("endpoints[{index}]"), item)?;
         if !names.insert(spec.name.clone()) {
             let field = format!("endpoints[{index}].name");
             return Err(Invalid::new(field, spec.name, "each name once"));
+        }
+        if let Some(url) = &spec.metrics_url
+            && let Some(other) = urls.insert(url_key(url), spec.name.clone())
+        {
+            let (field, name) = (format!("endpoints[{index}].metricsUrl"), &spec.name);
+            let allowed =
+                format!("each URL once: {other} and {name} have the same, and one server would count as two");
+            return Err(Invalid::new(field, url, allowed));
         }
         out.push((spec, load));
     }
@@ -213,6 +224,14 @@ mod tests {
             (r#"{"endpoints":[{"name":"a","kv":0.5}]}"#, "endpoints[0]"),
             (r#"{"endpoints":[{"name":"a","ageMs":1}]}"#, "endpoints[0]"),
             (r#"{"endpoints":[{"name":"a","metricsUrl":"ftp://a"}]}"#, "endpoints[0].metricsUrl"),
+            (
+                r#"{"endpoints":[{"name":"a","metricsUrl":"http://a:99999/metrics"}]}"#,
+                "endpoints[0].metricsUrl",
+            ),
+            (
+                r#"{"endpoints":[{"name":"a","metricsUrl":"http://a/m"},{"name":"b","metricsUrl":"http://A:80/m"}]}"#,
+                "endpoints[1].metricsUrl",
+            ),
             (r#"{"endpoints":[{"name":"a","waiting":-1,"running":0,"kv":0}]}"#, "endpoints[0].waiting"),
             (r#"{"endpoints":[{"name":"a","waiting":0,"running":1.5,"kv":0}]}"#, "endpoints[0].running"),
             (r#"{"endpoints":[{"name":"a","waiting":0,"running":0,"kv":1.01}]}"#, "endpoints[0].kv"),
@@ -226,6 +245,13 @@ mod tests {
         ] {
             assert_eq!(read(body.as_bytes()).unwrap_err().field, field, "{body}");
         }
+    }
+
+    #[test]
+    fn one_server_under_two_names_is_refused_with_both() {
+        let body = r#"{"endpoints":[{"name":"a","metricsUrl":"http://h:1/m"},{"name":"b","metricsUrl":"http://h:1/m"}]}"#;
+        let allowed = read(body.as_bytes()).unwrap_err().allowed;
+        assert_eq!(allowed, "each URL once: a and b have the same, and one server would count as two");
     }
 
     proptest::proptest! {

@@ -128,7 +128,13 @@ impl Scraper {
 /// It is not an absolute `http://` URL.
 pub fn metrics_uri(url: &str) -> Result<Uri, ScrapeFault> {
     let uri: Uri = url.parse().map_err(|_| ScrapeFault::Url(url.to_owned()))?;
-    if uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()) {
+    // A port that is none is left out of the URI as if there were none.
+    let port_is_one = uri.authority().is_some_and(|authority| {
+        let after_host = authority.as_str().rsplit(['@', ']']).next().unwrap_or_default();
+        let port = after_host.rsplit_once(':').map(|(_, port)| port);
+        port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+    });
+    if uri.scheme_str() == Some("http") && uri.host().is_some_and(|host| !host.is_empty()) && port_is_one {
         Ok(uri)
     } else {
         Err(ScrapeFault::Url(url.to_owned()))
@@ -153,7 +159,16 @@ mod tests {
     #[test]
     fn only_http_urls_are_scraped() {
         assert!(metrics_uri("http://127.0.0.1:8000/metrics").is_ok());
-        for bad in ["", "/metrics", "127.0.0.1:8000", "https://h/metrics", "ftp://h/", "http://"] {
+        for bad in [
+            "",
+            "/metrics",
+            "127.0.0.1:8000",
+            "https://h/metrics",
+            "ftp://h/",
+            "http://",
+            "http://h:99999/metrics",
+            "http://h:0/",
+        ] {
             assert_eq!(metrics_uri(bad), Err(ScrapeFault::Url(bad.to_owned())), "{bad}");
         }
     }

@@ -56,7 +56,7 @@ static DNS: Table = Table {
 static FILE: Table = Table {
     doc: "A YAML or JSON document with `endpoints`, a list as in the settings. It is read when it has changed and rests; links \
           are followed, so that a mounted ConfigMap is seen to change. A file that is gone, empty or wrong changes nothing; \
-          `endpoints: []` is an empty pool.",
+          `endpoints: []` is an empty pool. Of two with one URL the first by name counts, with a line in the process's log.",
     settings: &[
         Setting::open("path", Kind::Path, "refused", "The file."),
         Setting::new(

@@ -94,7 +94,8 @@ pub static ENDPOINT: Table = Table {
             "url",
             Kind::Url,
             "refused",
-            "Its base URL; metrics are read from `/metrics` below it.",
+            "Its base URL; metrics are read from `/metrics` below it. Each once in a pool: a \
+             server under two names would count twice.",
         ),
         Setting::new(
             "role",

@@ -106,6 +106,8 @@ fn a_file_of_endpoints_is_read_like_the_list_of_the_settings() {
     let json = r#"{"endpoints": [{"name": "a", "url": "http://a:1"}, {"name": "b", "url": "http://b:1"}]}"#;
     assert_eq!(read_endpoints(json).unwrap().len(), 2);
     assert_eq!(read_endpoints("endpoints: []").unwrap(), []);
+    let shared = "endpoints: [{name: a, url: 'http://a:1'}, {name: b, url: 'http://a:1'}]";
+    assert_eq!(read_endpoints(shared).unwrap().len(), 2, "whoever follows the file counts it once");
 }
 
 /// A file that is being written says nothing, least of all that the pool is empty.

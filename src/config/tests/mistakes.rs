@@ -86,6 +86,13 @@ fn c093_what_stands_twice_is_refused_naming_both_places() {
         &["line 1: pools.p.endpoints[1].name: the endpoint \"e\" stands twice"],
     );
     refused(
+        "pools: {p: {endpoints: [{name: e, url: 'http://a'}, {name: f, url: 'http://b'}, {name: g, url: 'http://A:80/'}]}}\n",
+        &[
+            "line 1: pools.p.endpoints[2].url: found \"http://A:80/\", allowed: each URL once: the endpoint \"e\" has it as \
+             well, and one server would count as two",
+        ],
+    );
+    refused(
         "flowControl: {maxRequests: 1}\npools:\n  default:\n    flowControl: {maxRequests: 2}\n",
         &[
             "line 4: pools.default.flowControl: flowControl of the pool default stands twice, at line 1 and at line 4",
