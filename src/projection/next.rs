@@ -101,7 +101,7 @@ pub fn is_certain_limit(limit: &Limit, row: &Row, state: &State, meter: &Meter) 
 impl PoolProjection {
     /// The first request of this band with a number above `id` that was admitted in step `seq` or later, in which a budget of a
     /// request with that number ended ([`crate::End::certain`]); none if there is none yet, something made it uncertain,
-    /// or too much came in between.
+    /// too much came in between, or the step is not kept any more.
     ///
     /// # Errors
     /// The database cannot be read; the time is over.
@@ -115,6 +115,9 @@ impl PoolProjection {
         // What is in memory is copied first: a commit in between cannot hide anything.
         let unwritten: Vec<Next> = {
             let inner = self.read();
+            if seq < inner.folder.seen.begun.seq {
+                return Ok(None);
+            }
             let next = &inner.folder.closed.next;
             let begin = next.partition_point(|next| next.spot.seq < seq);
             next[begin..].iter().take(LOOK_AHEAD).copied().collect()

@@ -185,6 +185,9 @@ impl PoolProjection {
     /// # Errors
     /// The database cannot be read; the time is over.
     pub fn request(&self, id: u64, work: &Work) -> Result<Option<Row>, ProjectionError> {
+        if let Some(row) = work.recent.row(self.name(), id) {
+            return Ok(Some(row));
+        }
         let (zones, filters) = {
             let inner = self.read();
             let seen = &inner.folder.seen;
@@ -192,7 +195,9 @@ impl PoolProjection {
             if let Some(row) = seen.open.get(&id).or_else(pending) {
                 return Ok(Some(row.clone()));
             }
-            let may = inner.zones.iter().filter(|zone| (zone.ids.0..=zone.ids.1).contains(&id));
+            // Rows are in the order in which they ended: those of a chunk that was full before it came are not it.
+            let first = inner.zones.partition_point(|zone| zone.last_seq < id);
+            let may = inner.zones[first..].iter().filter(|zone| (zone.ids.0..=zone.ids.1).contains(&id));
             (may.cloned().collect(), Filters::of(&inner))
         };
         for zone in self.holders(zones, &filters, ids::of_number(id), work)? {

@@ -4,6 +4,7 @@
 
 use crate::row::Row;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Chunks that are kept: some 512 rows each, so a few MB a question at the most.
@@ -17,10 +18,19 @@ pub struct Recent(Mutex<VecDeque<Chunk>>);
 struct Chunk {
     pool: String,
     first: u64,
+    /// From the smallest number of a request to the largest.
+    ids: RangeInclusive<u64>,
     rows: Arc<[Row]>,
 }
 
 impl Recent {
+    /// The row of the request with this number, if it is in one of them.
+    pub fn row(&self, pool: &str, id: u64) -> Option<Row> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = kept.iter().filter(|chunk| chunk.ids.contains(&id) && chunk.pool == pool);
+        may.flat_map(|chunk| chunk.rows.iter()).find(|row| row.id == id).cloned()
+    }
+
     /// The rows of a pool's chunk whose first row has this place: those that are kept, else what `unpack` gives.
     ///
     /// # Errors
@@ -37,7 +47,9 @@ impl Recent {
         }
         let rows = unpack()?;
         kept.truncate(CHUNKS - 1);
-        kept.push_front(Chunk { pool: pool.to_owned(), first, rows: rows.clone() });
+        let ids = || rows.iter().map(|row| row.id);
+        let ids = ids().min().unwrap_or(u64::MAX)..=ids().max().unwrap_or(0);
+        kept.push_front(Chunk { pool: pool.to_owned(), first, ids, rows: rows.clone() });
         Ok(rows)
     }
 }
@@ -62,6 +74,11 @@ mod tests {
         ask("code", 0);
         ask("chat", 3);
         ask("chat", 0);
+        let has = |pool, id| recent.row(pool, id).map(|row| row.id);
+        assert_eq!(
+            (has("chat", 3), has("code", 0), has("code", 3), has("chat", 99)),
+            (Some(3), Some(0), None, None)
+        );
         let again = unpacked.split_off(CHUNKS);
         assert_eq!(again, [("code".to_owned(), 0), ("chat".to_owned(), 0)], "the oldest made room");
     }

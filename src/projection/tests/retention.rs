@@ -101,6 +101,10 @@ fn what_the_log_lets_go_of_leaves_the_projections_and_nothing_else() {
     let kept = |notes: &[u64]| notes.iter().filter(|seq| **seq >= oldest).count();
     assert_eq!(kept(&after), kept(&noted));
     assert!(after.len() - kept(&after) < 300 && after.len() < noted.len());
+    // Who was admitted next is not told of a step that is gone: what came in between may be gone with it.
+    let next = |seq| pool.next_admitted(seq, 0, 0, &work).unwrap();
+    assert!((oldest..40_000).step_by(100).any(|seq| next(seq).is_some()));
+    assert!((1..oldest).step_by(100).chain([oldest - 1]).all(|seq| next(seq).is_none()));
     // No bucket, regime or episode that rests on nothing but what is gone; one regime and one setting from before stay.
     pool.buckets(Grain::Fine, Micros(0), Micros::MAX, &work, |bucket| {
         assert!(bucket.last_seq >= oldest);
