@@ -1,18 +1,19 @@
 //! Follows the durable steps of each pool: into the figures, and once a second into one line that sums up what was
-//! dropped.
+//! dropped. It says as well where requests wait for a pool that was never seen.
 
 use super::history::History;
 use super::lines::Lines;
 use super::metrics::Metrics;
+use super::never_seen::NeverSeen;
 use super::state::{Gateway, Objectives, PoolFace};
 use crate::engine::PoolHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
-use weir_kernel::{Input, Reason, State};
+use weir_kernel::{Input, Reason, Regime, State};
 
 /// How often what was dropped is summed up in one line.
 const SUMMARY_EVERY: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ fn start(
             None => {}
         }
         learn(&pool, &objectives).await;
-        let mut said = BTreeMap::new();
+        let (mut said, mut never_seen) = (BTreeMap::new(), NeverSeen::default());
         let mut tick = tokio::time::interval(SUMMARY_EVERY);
         loop {
             tokio::select! {
@@ -73,7 +74,10 @@ fn start(
                     }
                     Err(RecvError::Closed) => break,
                 },
-                _ = tick.tick() => summary(&name, &metrics, &mut said),
+                _ = tick.tick() => {
+                    summary(&name, &metrics, &mut said);
+                    say_unseen(&pool, &metrics, &mut never_seen);
+                }
             }
         }
         summary(&name, &metrics, &mut said);
@@ -127,6 +131,20 @@ fn summary(pool: &str, metrics: &Metrics, said: &mut BTreeMap<Reason, u64>) {
         tracing::info!(pool, dropped = total, "dropped:{reasons}");
     }
     *said = now;
+}
+
+/// A name that is mistyped must not look like a pool that is slow.
+fn say_unseen(pool: &PoolHandle, metrics: &Metrics, never_seen: &mut NeverSeen) {
+    let unknown = pool.status().regime == Regime::Unknown;
+    let waiting = if unknown { metrics.waiting(pool.name()) } else { 0 };
+    if never_seen.due(unknown, waiting, Instant::now()) {
+        tracing::warn!(
+            pool = pool.name(),
+            waiting,
+            "this pool was not seen since the start: who asks waits without a budget (GET /v1/pools/{}/endpoints says more)",
+            pool.name()
+        );
+    }
 }
 
 /// What came since the last line: in all, and by reason.

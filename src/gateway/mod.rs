@@ -32,6 +32,7 @@ mod logs;
 mod malformed;
 mod media;
 mod metrics;
+mod never_seen;
 mod options;
 mod outcome;
 #[doc(hidden)]

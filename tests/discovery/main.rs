@@ -251,6 +251,23 @@ fn file_settings(path: &Path) -> String {
     )
 }
 
+/// A place that is mistyped: whoever asks waits without a budget, and it is said that they do, and why.
+#[test]
+fn requests_that_wait_for_a_pool_that_was_never_seen_are_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::start(dir.path(), &file_settings(&dir.path().join("mistyped.yaml")), &[], &[]);
+    let held = weir.send("POST", "/v1/admissions", &[], "{}");
+    weir.queued(1);
+    assert_eq!(metric(&weir, "weir_flow_control_regime{regime=\"Unknown\""), Some(1.0));
+    assert_eq!(metric(&weir, "weir_flow_control_queued{"), Some(1.0));
+    let said = until("that it was never seen", || {
+        let said = fs::read_to_string(dir.path().join("weir.err")).unwrap();
+        said.contains("this pool was not seen since the start").then_some(said)
+    });
+    assert!(said.contains("waiting=1") && said.contains("No such file"), "{said}");
+    drop(held);
+}
+
 /// A file, then a name, by a reload of the settings: the search changes, the pool does not stop.
 #[test]
 fn a_reload_exchanges_the_search() {

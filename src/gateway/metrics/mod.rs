@@ -152,6 +152,11 @@ impl Metrics {
         self.lock().pools.get(pool).map(|projection| projection.reasons.clone()).unwrap_or_default()
     }
 
+    /// Requests of a pool that wait.
+    pub fn waiting(&self, pool: &str) -> u64 {
+        self.lock().pools.get(pool).map_or(0, |pool| pool.queues.values().map(|queue| queue.requests).sum())
+    }
+
     /// What became of spans so far, for the next exposition.
     pub fn note_traces(&self, counts: Counts) {
         self.lock().traces = Some(counts);
