@@ -1,5 +1,6 @@
 //! Goal: figures add up to the steps they came from, and the exposition stays readable whatever names come in.
 
+use super::projection::{QUEUE_SERIES_MAX, WAIT_SERIES_MAX};
 use super::*;
 use weir_kernel::*;
 
@@ -99,6 +100,29 @@ fn c132_c136_flows_share_a_bounded_number_of_labels_and_go_when_collected() {
     assert!(!text.contains("fairness_id=\"f0\""), "the collected flow is gone");
     assert!(text.contains("fairness_id=\"other\""), "the shared one stays");
     assert_eq!(sum(&text, "weir_flow_control_requests_total{"), flows as f64);
+}
+
+/// Flows and models are bounded each, and so is what the two make together: in lines and in bytes, with nothing left out.
+#[test]
+fn c132_flows_by_models_share_a_bounded_number_of_series() {
+    let metrics = Arc::new(Metrics::new(&[]));
+    metrics.restate("p", &[]);
+    let (flows, models) = (900_u64, 5_u64);
+    for n in 0..flows * models {
+        let (flow, model) = (n / models, n % models);
+        let (name, seq) = (format!("tenant-of-the-{flow}"), 2 * n + 1);
+        let arrived = queued(seq, flow as u32, &name, Some(&format!("llama-3-{model}b-instruct")));
+        metrics.apply("p", &[arrived, passed(seq + 1, vec![evicted(seq)])]);
+    }
+    let text = metrics.render(Vec::new(), LogMetrics::default(), false);
+    let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    let waits = "weir_flow_control_request_queue_duration_seconds_count{";
+    assert_eq!(lines(waits), WAIT_SERIES_MAX + 1, "and the shared one");
+    assert_eq!(sum(&text, waits), (flows * models) as f64, "no wait is left out");
+    assert_eq!(lines("weir_flow_control_queue_size{"), QUEUE_SERIES_MAX + 1);
+    assert_eq!(sum(&text, "weir_flow_control_queue_size{"), 0.0, "who leaves is taken off where it was put");
+    assert_eq!(lines("weir_flow_control_request_queue_duration_seconds"), 23 * (WAIT_SERIES_MAX + 1));
+    assert!(text.len() < 16 << 20, "{} bytes", text.len());
 }
 
 #[test]

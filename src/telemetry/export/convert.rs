@@ -54,6 +54,7 @@ fn context(trace_id: [u8; 16], span_id: [u8; 8], is_remote: bool) -> SpanContext
         SpanId::from_bytes(span_id),
         TraceFlags::SAMPLED,
         is_remote,
+        // The log does not hold it, and a span made from the log is the same.
         TraceState::NONE,
     )
 }
