@@ -15,6 +15,9 @@ use std::collections::HashMap;
 pub struct Limits {
     /// Bytes of a request.
     pub bytes: usize,
+    /// Words and signs of a question (a text in quotes is one), counted before it is parsed, which cannot be paused:
+    /// twenty times what stock clients ask of the schema, and some milliseconds of work.
+    pub tokens: usize,
     /// Questions of one request.
     pub batch: usize,
     /// Fields within fields.
@@ -33,6 +36,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             bytes: 64 << 10,
+            tokens: 4_000,
             batch: 5,
             depth: 16,
             aliases: 30,
@@ -79,27 +83,44 @@ const SCHEMA_SHARE: usize = 40;
 /// Brackets within brackets, counted before anything is parsed.
 const NESTING_MAX: usize = 64;
 
-/// Is the text nested so deeply that it must not even be parsed?
+/// Is the text so long or nested so deeply that it must not even be parsed? `tokens`: [`Limits::tokens`].
 ///
 /// # Errors
 /// It is.
-pub fn check_nesting(text: &str) -> Result<(), Fault> {
+pub fn check_text(text: &str, tokens: usize) -> Result<(), Fault> {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    let (mut found, mut in_word, mut comment) = (0, false, false);
     for byte in text.bytes() {
+        let word = byte.is_ascii_alphanumeric() || byte == b'_';
+        // A quote that is not closed in its line is wrong and ends there, as it does for the parser.
         match byte {
+            b'\n' => (quoted, escaped, comment) = (false, false, false),
+            _ if comment => {}
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b'\n' => quoted = false,
-            b'{' | b'[' | b'(' if !quoted => {
+            b'"' => {
+                found += usize::from(!quoted);
+                quoted = !quoted;
+            }
+            _ if quoted => {}
+            b'#' => comment = true,
+            _ if word => found += usize::from(!in_word),
+            b' ' | b'\t' | b'\r' | b',' => {}
+            b'{' | b'[' | b'(' => {
+                found += 1;
                 depth += 1;
                 deepest = deepest.max(depth);
             }
-            b'}' | b']' | b')' if !quoted => depth = depth.saturating_sub(1),
-            _ => {}
+            b'}' | b']' | b')' => {
+                found += 1;
+                depth = depth.saturating_sub(1);
+            }
+            _ => found += 1,
         }
+        in_word = word && !quoted && !comment;
     }
-    over("TOO_DEEP", "the nesting of brackets", deepest, NESTING_MAX)
+    over("TOO_DEEP", "the nesting of brackets", deepest, NESTING_MAX)?;
+    over("TOO_MANY_TOKENS", "the words and signs", found, tokens)
 }
 
 /// What a part of a question weighs.
@@ -239,5 +260,37 @@ impl<'a> Scale<'a> {
         let report = root && name == "queue";
         let usual = || LISTS.iter().find(|(list, _)| *list == name && !report).map_or(1, |(_, times)| *times);
         asked.map_or_else(usual, |asked| usize::try_from(asked).unwrap_or(usize::MAX)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> usize {
+        // The largest number that is too few.
+        (0..100).rev().find(|limit| check_text(text, *limit).is_err()).map_or(0, |limit| limit + 1)
+    }
+
+    #[test]
+    fn words_and_signs_are_counted_and_what_is_quoted_is_one() {
+        for (text, wanted) in [
+            ("", 0),
+            ("{ pools { name } }", 6),
+            ("{pools{name}}", 6),
+            ("query Q($a: Int) { a }", 11),
+            (r#"{ pool(name: "a { b c \" d }") { name } }"#, 11),
+            ("{ a # a comment { [ (\n b }", 4),
+            ("{ a, b, c }", 5),
+            ("{ a \"not closed\n b }", 5),
+        ] {
+            assert_eq!(tokens(text), wanted, "{text}");
+        }
+        let deep = |levels: usize| check_text(&"{".repeat(levels), 1_000);
+        assert!(deep(NESTING_MAX).is_ok() && deep(NESTING_MAX + 1).is_err());
+        // Neither a quote nor a comment hides what follows its line.
+        for hidden in ["\"", "#"] {
+            assert!(check_text(&format!("{hidden}\n{}", "{".repeat(65)), 1_000).is_err(), "{hidden}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::ask::Terms;
 use crate::fault::Fault;
-use crate::limits::{Limits, check_nesting};
+use crate::limits::{Limits, check_text};
 use crate::schema;
 use crate::workers::Workers;
 use async_graphql::dynamic::Schema;
@@ -188,7 +188,7 @@ impl Service {
             Some(given @ Value::Object(_)) => Variables::from_json(given),
             Some(_) => return Err(Fault::Request("`variables` is a JSON object".to_owned())),
         };
-        check_nesting(&query)?;
+        check_text(&query, self.options.limits.tokens)?;
         let document = parse_query(&query).map_err(|error| Fault::Parse(error.to_string()))?;
         self.options.limits.check(&document, &variables)?;
         let mut request = Request::new(query).variables(variables);
@@ -208,10 +208,10 @@ impl Service {
     }
 
     /// Is a subscription what is asked for, rather than a question?
-    pub fn is_subscription(asked: &Value) -> bool {
+    pub fn is_subscription(&self, asked: &Value) -> bool {
         let text = asked["query"].as_str().unwrap_or_default();
         let named = asked["operationName"].as_str();
-        let Ok(document) = check_nesting(text)
+        let Ok(document) = check_text(text, self.options.limits.tokens)
             .and_then(|()| parse_query(text).map_err(|error| Fault::Parse(error.to_string())))
         else {
             return false;
@@ -232,9 +232,9 @@ impl Service {
         terms: &Terms,
     ) -> Result<impl Stream<Item = Vec<u8>> + Send + use<>, Fault> {
         let place = Place::take(&self.subscribed, self.options.subscriptions)?;
-        if !Service::is_subscription(&asked) && asked["query"].is_string() {
+        if !self.is_subscription(&asked) && asked["query"].is_string() {
             // Its work may block, which a stream must not.
-            check_nesting(asked["query"].as_str().unwrap_or_default())?;
+            check_text(asked["query"].as_str().unwrap_or_default(), self.options.limits.tokens)?;
             return Err(Fault::Request("this is no subscription that can be read".to_owned()));
         }
         let request = self.prepare(asked, terms)?;

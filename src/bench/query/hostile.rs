@@ -22,10 +22,12 @@ pub fn questions() -> Vec<Hostile> {
     vec![
         ("deep", deep(40), Some("TOO_DEEP")),
         ("deeper", deep(4_000), Some("TOO_DEEP")),
-        ("aliased 1,500 times", aliased(1_500), Some("TOO_MANY_ALIASES")),
+        ("aliased 500 times", aliased(500), Some("TOO_MANY_ALIASES")),
+        ("aliased 1,500 times", aliased(1_500), Some("TOO_MANY_TOKENS")),
         ("aliased 10,000 times", aliased(10_000), Some("REQUEST_TOO_LARGE")),
         ("wide", asked(format!("{{ {} }}", "stateAt { digest } ".repeat(40))), Some("TOO_COMPLEX")),
-        ("wide and cheap", asked(format!("{{ pools {{ {} }} }}", "name ".repeat(12_000))), None),
+        ("wider", asked(format!("{{ pools {{ {} }} }}", "name ".repeat(12_000))), Some("TOO_MANY_TOKENS")),
+        ("wide and cheap", asked(format!("{{ pools {{ {} }} }}", "name ".repeat(3_900))), None),
         (
             "circular",
             asked("{ ...a } fragment a on Query { ...b } fragment b on Query { ...a }"),

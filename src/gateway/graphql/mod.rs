@@ -110,7 +110,7 @@ pub async fn look(
 
 fn is_subscription(body: &[u8], service: &Service) -> bool {
     body.len() <= service.options().limits.bytes
-        && serde_json::from_slice(body).is_ok_and(|asked| Service::is_subscription(&asked))
+        && serde_json::from_slice(body).is_ok_and(|asked| service.is_subscription(&asked))
 }
 
 async fn answered(service: Service, body: Bytes, terms: Terms) -> Result<Vec<u8>, Fault> {

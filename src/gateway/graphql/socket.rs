@@ -204,7 +204,7 @@ impl Session {
         let results: Results = if self.running.len() >= OPERATIONS_MAX {
             let fault = weir_graphql::Fault::Busy { limit: OPERATIONS_MAX };
             return self.tell(json!({ "id": id, "type": "error", "payload": errors(fault) })).await;
-        } else if Service::is_subscription(&payload) {
+        } else if self.service.is_subscription(&payload) {
             match self.service.subscribe(payload, &terms) {
                 Ok(results) => Box::pin(results),
                 Err(fault) => {

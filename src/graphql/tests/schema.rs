@@ -149,7 +149,13 @@ fn event_selection(types: &BTreeMap<String, Value>) -> String {
 
 #[test]
 fn every_field_can_be_answered() {
-    let limits = Limits { bytes: 1 << 20, aliases: 100_000, complexity: usize::MAX, ..Limits::default() };
+    let limits = Limits {
+        bytes: 1 << 20,
+        tokens: usize::MAX,
+        aliases: 100_000,
+        complexity: usize::MAX,
+        ..Limits::default()
+    };
     for steps in [incident().steps, World::new(11).run(4_000)] {
         let types = types(&steps);
         let service = service_with(&steps, Options { limits: limits.clone(), ..patient() });
