@@ -1,9 +1,10 @@
 //! Reads, checks and decodes batches on threads of their own, so that deciding again is all that the main thread does.
 //!
 //! One thread reads and verifies batches in order; the decoding threads take them in turn, and their answers are taken
-//! in the same turn, so the order is kept.
+//! in the same turn, so the order is kept. What is done with goes back to be freed where it was made.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::ops::Deref;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 use weir_kernel::Step;
 use weir_log::reader::LogReader;
@@ -17,24 +18,85 @@ const BYTES: usize = 256 << 10;
 /// Of these on their way, per decoding thread.
 const AHEAD: usize = 6;
 
-type Frames = Vec<Result<Frame, SegmentError>>;
-type Decoded = Vec<Result<Vec<Step>, SegmentError>>;
-
-/// Decoded batches, in order.
-pub struct Batches {
-    lanes: Vec<Receiver<Decoded>>,
-    turn: usize,
-    taken: std::vec::IntoIter<Result<Vec<Step>, SegmentError>>,
+/// Steps that lie together in the log, and what else was made of them.
+#[derive(Debug)]
+pub struct Batch<T = ()> {
+    steps: Vec<Step>,
+    /// What was made of them.
+    pub with: T,
+    home: Option<Sender<Vec<Step>>>,
 }
 
-impl Batches {
+impl<T> Batch<T> {
+    /// Of no thread in particular.
+    pub const fn new(steps: Vec<Step>, with: T) -> Batch<T> {
+        Batch { steps, with, home: None }
+    }
+
+    /// The steps themselves.
+    pub fn into_steps(mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+}
+
+impl<T> Deref for Batch<T> {
+    type Target = [Step];
+
+    fn deref(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+/// Freeing what another thread allocated costs the most of all: the steps go home for it, where that is still there.
+impl<T> Drop for Batch<T> {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take().filter(|_| !self.steps.is_empty()) {
+            let _ = home.send(std::mem::take(&mut self.steps));
+        }
+    }
+}
+
+type Frames = Vec<Result<Frame, SegmentError>>;
+type Decoded<T> = Vec<Result<Batch<T>, SegmentError>>;
+
+/// Decoded batches, in order.
+pub struct Batches<T> {
+    lanes: Vec<Receiver<Decoded<T>>>,
+    turn: usize,
+    taken: std::vec::IntoIter<Result<Batch<T>, SegmentError>>,
+}
+
+impl Batches<()> {
     /// Starts the threads, which end with the log, with an error, or when the value is dropped.
-    pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, reader: LogReader, threads: usize) -> Batches {
+    pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, reader: LogReader, threads: usize) -> Batches<()> {
+        Batches::spawn(scope, reader, (0..threads.max(1)).map(|_| |_: &[Step]| ()))
+    }
+}
+
+impl<T: Send> Batches<T> {
+    /// The same with one decoding thread, which makes something of the steps as well.
+    pub fn with<'scope, F>(scope: &'scope Scope<'scope, '_>, reader: LogReader, make: F) -> Batches<T>
+    where
+        T: 'scope,
+        F: FnMut(&[Step]) -> T + Send + 'scope,
+    {
+        Batches::spawn(scope, reader, std::iter::once(make))
+    }
+
+    fn spawn<'scope, F>(
+        scope: &'scope Scope<'scope, '_>,
+        reader: LogReader,
+        makers: impl Iterator<Item = F>,
+    ) -> Batches<T>
+    where
+        T: 'scope,
+        F: FnMut(&[Step]) -> T + Send + 'scope,
+    {
         let (mut frames, mut lanes) = (Vec::new(), Vec::new());
-        for _ in 0..threads.max(1) {
+        for make in makers {
             let (to, from) = sync_channel::<Frames>(AHEAD);
             let (done, lane) = sync_channel(AHEAD);
-            scope.spawn(move || decode(&from, &done));
+            scope.spawn(move || decode(&from, &done, make));
             frames.push(to);
             lanes.push(lane);
         }
@@ -52,8 +114,8 @@ impl Batches {
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<Vec<Step>, SegmentError>;
+impl<T> Iterator for Batches<T> {
+    type Item = Result<Batch<T>, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -78,10 +140,16 @@ fn read(reader: &mut LogReader) -> Frames {
     some
 }
 
-fn decode(from: &Receiver<Frames>, done: &SyncSender<Decoded>) {
+fn decode<T>(from: &Receiver<Frames>, done: &SyncSender<Decoded<T>>, mut make: impl FnMut(&[Step]) -> T) {
+    let (home, back) = channel::<Vec<Step>>();
     while let Ok(frames) = from.recv() {
-        let one = |frame: Result<Frame, SegmentError>| frame.and_then(|frame| decode_one(&frame));
-        if done.send(frames.into_iter().map(one).collect()).is_err() {
+        back.try_iter().for_each(drop);
+        let mut one = |frame: Result<Frame, SegmentError>| {
+            let steps = frame.and_then(|frame| decode_one(&frame))?;
+            let with = make(&steps);
+            Ok(Batch { steps, with, home: Some(home.clone()) })
+        };
+        if done.send(frames.into_iter().map(&mut one).collect()).is_err() {
             return;
         }
     }

@@ -251,7 +251,8 @@ fn compare(
         let steps = reader.map(|frame| {
             frame.and_then(|frame| frame.steps().map_err(|e| weir_log::LogError::from(e).into()))
         });
-        let mut answer = what_if::run(&question, &ready.model, State::new(), steps, |_| {})?;
+        let seen = what_if::Look::new(&ready.model, &State::new()).over(steps);
+        let mut answer = what_if::run(&question, &ready.model, State::new(), seen, |_| {})?;
         match answer.damaged.take() {
             Some(error) => Err(error.into()),
             None => Ok(answer),

@@ -131,10 +131,8 @@ impl Engine {
 
     /// Another opinion on what a request needs.
     pub fn set_work(&mut self, id: u64, work: Work) {
-        for seq in self.prompts.iter_mut().chain(&mut self.making) {
-            if seq.id == id {
-                seq.work = work;
-            }
+        if let Some(seq) = self.making.iter_mut().chain(&mut self.prompts).find(|seq| seq.id == id) {
+            seq.work = work;
         }
     }
 

@@ -13,20 +13,14 @@ pub struct Pool {
     engines: BTreeMap<Slot, Engine>,
     places: Table<u64, Slot>,
     now: Micros,
-    /// Nothing happens by itself before this: most steps of a log ask in vain.
-    quiet: Micros,
+    /// When something happens next by itself: most steps of a log ask in vain.
+    next: Option<Micros>,
 }
 
 impl Pool {
     /// Without servers.
     pub fn new(speeds: Speeds) -> Pool {
-        Pool {
-            speeds,
-            engines: BTreeMap::new(),
-            places: Table::default(),
-            now: Micros::ZERO,
-            quiet: Micros::MAX,
-        }
+        Pool { speeds, engines: BTreeMap::new(), places: Table::default(), now: Micros::ZERO, next: None }
     }
 
     /// The same servers, faster or slower.
@@ -43,18 +37,23 @@ impl Pool {
     pub fn leave(&mut self, slot: Slot) {
         if self.engines.get(&slot).is_some_and(|engine| engine.len() == 0) {
             self.engines.remove(&slot);
+            self.next = self.soonest();
         }
     }
 
     /// When something happens next by itself.
     pub fn next(&self) -> Option<Micros> {
+        self.next
+    }
+
+    fn soonest(&self) -> Option<Micros> {
         self.engines.values().filter_map(Engine::next).min()
     }
 
     /// Lets time pass until `to`, inclusive.
     pub fn advance(&mut self, to: Micros, tell: &mut impl FnMut(Happened)) {
         self.now = self.now.max(to);
-        if to < self.quiet {
+        if self.next.is_none_or(|next| to < next) {
             return;
         }
         let places = &mut self.places;
@@ -66,7 +65,7 @@ impl Pool {
                 tell(happened);
             });
         }
-        self.quiet = self.next().unwrap_or(Micros::MAX);
+        self.next = self.soonest();
     }
 
     /// Gives a request to a server: the one that is known, else the one with the fewest requests.
@@ -78,7 +77,7 @@ impl Pool {
         let Some(slot) = known.or_else(fewest) else { return false };
         if let Some(engine) = self.engines.get_mut(&slot) {
             engine.submit(at, id, work, &self.speeds);
-            self.quiet = engine.next().map_or(self.quiet, |next| next.min(self.quiet));
+            self.next = engine.next().into_iter().chain(self.next).min();
             self.places.insert(id, slot);
         }
         true
@@ -94,7 +93,13 @@ impl Pool {
     /// Ends a request: the work that it has got, if it was there.
     pub fn remove(&mut self, at: Micros, id: u64) -> Option<Work> {
         let slot = self.places.remove(&id)?;
-        self.engines.get_mut(&slot)?.remove(at, id, &self.speeds)
+        let engine = self.engines.get_mut(&slot)?;
+        let before = engine.next();
+        let got = engine.remove(at, id, &self.speeds);
+        if engine.next() != before {
+            self.next = self.soonest();
+        }
+        got
     }
 
     /// Is it there?

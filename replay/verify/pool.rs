@@ -125,7 +125,7 @@ impl Walk {
             for batch in Batches::start(scope, reader, DECODERS) {
                 let batch = batch.map_err(Verdict::Unreadable)?;
                 let steps = batch.len() as u64;
-                for logged in batch {
+                for logged in batch.into_steps() {
                     if self.wanted.to.excludes_after(logged.seq, logged.at) {
                         return Ok(());
                     }

@@ -1,6 +1,7 @@
 //! The command: opens the log, fits or reads the model, runs the candidate beside the log, and says what came out.
 
 use super::lockstep::{Answer, Question, run as lockstep};
+use super::look::Look;
 use super::page::page;
 use super::print;
 use super::world::{Options, PatienceRule};
@@ -17,7 +18,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
-use weir_kernel::Micros;
+use weir_kernel::{Micros, Step};
 use weir_log::SegmentError;
 use weir_log::reader::Bound;
 
@@ -214,7 +215,8 @@ pub fn answer(
     let progress = shown.then(|| Progress::new(question.pool, Some(end.saturating_sub(start.head.seq))));
     let reader = logs.reader(question.pool, Bound::Seq(start.head.seq + 1), Bound::Open).after(start.head);
     std::thread::scope(|scope| {
-        let batches = Batches::start(scope, reader, 1);
+        let mut look = Look::new(model, &start.state);
+        let batches = Batches::with(scope, reader, move |steps: &[Step]| look.services(steps));
         Ok(lockstep(question, model, start.state, batches, |steps| {
             if let Some(progress) = &progress {
                 progress.add(steps);

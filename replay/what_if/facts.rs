@@ -1,5 +1,6 @@
 //! What the log says became of each request that is still of interest.
 
+use super::look::Known;
 use super::tally::{Group, Tallies};
 use crate::model::prompt_of;
 use crate::numbers::Table;
@@ -107,6 +108,8 @@ pub struct Fact {
     pub arrived: Micros,
     /// What became of it.
     pub course: Course,
+    /// What the log says of its service, as far as that is in view.
+    pub known: Option<Known>,
     /// Candidates that are through with it.
     pub settled: usize,
     /// As it arrived, where it may come again.
@@ -122,6 +125,11 @@ impl Fact {
         self.course.stage == Stage::Gone
     }
 
+    /// All of its service, where the log shows that.
+    pub fn whole(&self) -> Option<&Known> {
+        self.known.as_ref().filter(|known| known.whole)
+    }
+
     /// A request that arrives.
     pub fn new(at: Micros, arrival: &Arrival, keep: Keep) -> Fact {
         let flow = if arrival.fairness_id.is_empty() { DEFAULT_FLOW } else { &arrival.fairness_id };
@@ -134,6 +142,7 @@ impl Fact {
             prompt: prompt_of(arrival),
             arrived: at,
             course: Course::NEW,
+            known: None,
             settled: 0,
             arrival: keep.arrivals.then(|| Box::new(arrival.clone())),
         }

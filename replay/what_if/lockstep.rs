@@ -1,12 +1,14 @@
 //! The log and its candidates, step by step beside each other.
 
-use super::ahead::{Ahead, Held, servers};
+use super::ahead::{Ahead, Held};
 use super::facts::{self, Facts, Keep, Stage};
 use super::logged::{Baseline, Logged};
+use super::look::{Services, idle, servers};
 use super::rounds::{self, Apart};
 use super::series::Series;
 use super::tally::Tallies;
 use super::world::{Options, PatienceRule, Sight, World};
+use crate::decode::Batch;
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::settings::{Candidate, CandidateError};
 use sha2::{Digest, Sha256};
@@ -90,11 +92,11 @@ struct Lockstep<'a, I> {
     touched: Vec<u64>,
 }
 
-/// Runs the candidates beside the log, whose steps come after `state`.
+/// Runs the candidates beside the log, whose steps come after `state` and with what a [`super::Look`] made of them.
 ///
 /// # Errors
 /// Settings that the service would refuse.
-pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
+pub fn run<I: Iterator<Item = Result<Batch<Services>, SegmentError>>>(
     question: &Question<'_>,
     model: &PoolModel,
     state: State,
@@ -114,15 +116,13 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         baseline: Baseline::default(),
         series: (Series::default(), Series::default()),
     };
-    let mut pool = Pool::new(model.speeds);
-    state.endpoints().for_each(|endpoint| pool.join(endpoint.slot));
     let mut run = Lockstep {
         question,
         model,
-        ahead: Ahead::new(steps, pool.clone()),
+        ahead: Ahead::new(steps),
+        pool: idle(model, &state),
         logged: Logged::new(state),
         facts: Facts::default(),
-        pool,
         requested: Micros::ZERO,
         worlds: Vec::new(),
         answer,
@@ -130,7 +130,7 @@ pub fn run<I: Iterator<Item = Result<Vec<Step>, SegmentError>>>(
         touched: Vec::new(),
     };
     let mut done = 0_u64;
-    while let Some(ahead) = run.ahead.step() {
+    while let Some(ahead) = run.ahead.step(&mut run.facts) {
         if question.to.excludes_after(ahead.seq, ahead.at) {
             break;
         }
@@ -160,13 +160,12 @@ fn change(policy: Policy) -> PolicyChange {
     PolicyChange { policy: Box::new(policy), digest }
 }
 
-impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
+impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> {
     fn sight<'s>(&'s self, step: Option<&'s Step>) -> Sight<'s> {
         Sight {
             logged: self.logged.state(),
             facts: &self.facts,
             pool: &self.pool,
-            known: self.ahead.known(),
             model: self.model,
             options: self.question.options,
             requested: self.requested,
@@ -281,8 +280,14 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         let tallies = within.then_some(&mut self.answer.logged);
         let mut touched = std::mem::take(&mut self.touched);
         facts::take(&mut self.facts, tallies, step, keep, &mut touched);
-        if let Input::Observed(observation) = &step.input {
-            self.requested = observation.requested_at;
+        match &step.input {
+            Input::Observed(observation) => self.requested = observation.requested_at,
+            Input::Arrived(_) => {
+                if let Some(fact) = self.facts.get_mut(&step.seq) {
+                    fact.known = self.ahead.claim(RequestId(step.seq));
+                }
+            }
+            _ => {}
         }
         touched
     }
@@ -324,7 +329,6 @@ impl<I: Iterator<Item = Result<Vec<Step>, SegmentError>>> Lockstep<'_, I> {
         for id in over {
             if self.facts.get(&id).is_some_and(|fact| fact.course.stage == Stage::Gone) {
                 self.facts.remove(&id);
-                self.ahead.forget(RequestId(id));
             }
         }
     }

@@ -73,14 +73,16 @@ enum Next {
 impl World {
     /// While the runs are equal: what the candidate decides before the log does, up to `to`.
     pub fn run_coupled(&mut self, sight: &Sight<'_>, to: Micros) {
-        let logged = sight.logged.next_deadline();
         let mut idle = 0;
         while self.is_coupled() && idle < 64 {
-            let Some(due) = self.state.next_deadline().map(|due| due.max(self.state.now())) else { return };
-            if due >= to || logged.is_some_and(|logged| logged <= due) {
+            let before = self.state.next_deadline();
+            let Some(due) = before.map(|due| due.max(self.state.now())).filter(|due| *due < to) else {
+                return;
+            };
+            // Asked last, since it is seldom of interest.
+            if sight.logged.next_deadline().is_some_and(|logged| logged <= due) {
                 return;
             }
-            let before = self.state.next_deadline();
             self.feed(sight, due, &Input::TimePassed, None);
             idle = if self.state.next_deadline() == before { idle + 1 } else { 0 };
         }
@@ -94,9 +96,9 @@ impl World {
             let rounds = !sight.options.open_loop;
             let round = rounds.then(|| parted.pending.next_round + sight.model.sensor.lag);
             let pool = parted.pool.next().filter(|_| rounds);
+            let before = self.state.next_deadline();
             // A deadline at `to` is met by the step that the log has there.
-            let deadline =
-                self.state.next_deadline().map(|at| at.max(self.state.now())).filter(|at| *at < to);
+            let deadline = before.map(|at| at.max(self.state.now())).filter(|at| *at < to);
             let all = [
                 (pool, Next::Pool),
                 (parted.pending.next(), Next::Due),
@@ -110,7 +112,6 @@ impl World {
             let mut stuck = false;
             match what {
                 Next::Deadline => {
-                    let before = self.state.next_deadline();
                     self.feed(sight, at, &Input::TimePassed, None);
                     stuck = self.state.next_deadline() == before;
                 }

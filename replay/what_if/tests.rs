@@ -110,7 +110,8 @@ fn ask(steps: &[Step], model: &PoolModel, asked: &Asked<'_>) -> Answer {
         list: true,
         series: true,
     };
-    run(&question, model, State::new(), std::iter::once(Ok(steps.to_vec())), |_| {}).unwrap()
+    let seen = Look::new(model, &State::new()).over(std::iter::once(Ok(steps.to_vec())));
+    run(&question, model, State::new(), seen, |_| {}).unwrap()
 }
 
 fn first(answer: &Answer) -> &World {
@@ -222,7 +223,8 @@ fn unknown_settings_are_refused_before_anything_runs() {
         series: false,
     };
     let steps = log(&[], 5);
-    let error = run(&question, &PoolModel::of_nothing(), State::new(), std::iter::once(Ok(steps)), |_| {});
+    let seen = Look::new(&PoolModel::of_nothing(), &State::new()).over(std::iter::once(Ok(steps)));
+    let error = run(&question, &PoolModel::of_nothing(), State::new(), seen, |_| {});
     assert!(error.unwrap_err().to_string().contains("flowControl.defaultRequestTTL"));
 }
 

@@ -1,7 +1,6 @@
 //! One candidate run: a kernel under other settings beside the log, exactly as long as both agree, by the model where not.
 
-use super::ahead::Known;
-use super::facts::{Course, Facts, Stage, count, subject};
+use super::facts::{Course, Fact, Facts, Stage, count, subject};
 use super::found::{Changed, Divergence, Shares};
 use super::pending::{Due, Pending};
 use super::tally::{Group, Tallies};
@@ -44,8 +43,6 @@ pub struct Sight<'a> {
     pub facts: &'a Facts,
     /// The model's pool under the logged course.
     pub pool: &'a Pool,
-    /// Services ahead.
-    pub known: &'a Table<RequestId, Known>,
     /// The model.
     pub model: &'a PoolModel,
     /// The options.
@@ -124,7 +121,7 @@ const CHANGED_MAX: usize = 100_000;
 impl World {
     /// A run that begins as the log does at this point.
     pub fn new(state: State, facts: &Facts, seed: u64, drift: Drift, list: bool) -> World {
-        let mine = |(id, fact): (&u64, &super::facts::Fact)| {
+        let mine = |(id, fact): (&u64, &Fact)| {
             (*id, Mine { own: RequestId(*id), course: fact.course, touched: false })
         };
         World {
@@ -186,10 +183,8 @@ impl World {
             let Some(id) = self.by_own.get(&own).copied() else { continue };
             let Some(mine) = self.requests.get_mut(&id) else { continue };
             mine.course.take(done.at, event);
-            let tokens = self.parted.as_ref().and_then(|parted| parted.tokens.get(&id)).copied();
-            let tokens = tokens.or_else(|| Some(sight.known.get(&RequestId(id))?.usage?.completion));
             let course = mine.course;
-            self.count(sight, id, &course, event, tokens.unwrap_or(0));
+            self.count(sight, id, &course, event);
             about.push((id, place));
         }
         for id in about.iter().map(|(id, _)| id).chain(moved) {
@@ -210,7 +205,7 @@ impl World {
     }
 
     /// Counts an event about a request in the rows that it belongs to here.
-    fn count(&mut self, sight: &Sight<'_>, id: u64, course: &Course, event: &Event, tokens: u32) {
+    fn count(&mut self, sight: &Sight<'_>, id: u64, course: &Course, event: &Event) {
         let band = match event {
             Event::Enqueued(e) => Some(e.priority),
             Event::Rejected(e) => Some(e.priority),
@@ -220,6 +215,12 @@ impl World {
             extra.group.flow.0 = band;
         }
         let Some(fact) = sight.facts.get(&id).or_else(|| self.extra.get(&id)) else { return };
+        let tokens = match event {
+            Event::LeaseEnded(_) => {
+                self.tokens(id).or_else(|| Some(fact.known?.usage?.completion)).unwrap_or(0)
+            }
+            _ => 0,
+        };
         match band.filter(|band| *band != fact.group.band()) {
             None => count(&mut self.tallies, &fact.group, course, event, tokens),
             Some(band) => {
@@ -228,6 +229,11 @@ impl World {
                 count(&mut self.tallies, &group, course, event, tokens);
             }
         }
+    }
+
+    /// What model and log know of a running request's tokens, while the runs are apart.
+    fn tokens(&self, id: u64) -> Option<u32> {
+        self.parted.as_ref()?.tokens.get(&id).copied()
     }
 
     /// Arrivals that are refused together.
@@ -324,7 +330,7 @@ impl World {
     fn work(&self, sight: &Sight<'_>, parted: &mut Parted, id: u64) -> (Work, Micros) {
         let fact = sight.facts.get(&id).or_else(|| self.extra.get(&id));
         let prompt = fact.map_or(1, |fact| fact.prompt);
-        let known = sight.known.get(&RequestId(id)).filter(|known| known.whole);
+        let known = fact.and_then(Fact::whole);
         let nominal = known.and_then(|known| known.usage).filter(|_| sight.options.detached);
         if let (Some(known), None) = (known, nominal) {
             let tokens = known.usage.map_or(known.work.tokens, |usage| usage.completion);
@@ -346,8 +352,7 @@ impl World {
         let Some(mut parted) = self.parted.take() else { return };
         let running =
             self.requests.get(&id).is_some_and(|mine| matches!(mine.course.stage, Stage::Running { .. }));
-        if running && parted.pool.has(id) && sight.known.get(&RequestId(id)).is_some_and(|known| known.whole)
-        {
+        if running && parted.pool.has(id) && sight.facts.get(&id).and_then(Fact::whole).is_some() {
             let (work, _) = self.work(sight, &mut parted, id);
             parted.pool.set_work(id, work);
         }
@@ -374,7 +379,7 @@ impl World {
 
     fn begin(&mut self, sight: &Sight<'_>, parted: &mut Parted, at: Micros, id: u64, slot: Option<Slot>) {
         let (work, ran) = self.work(sight, parted, id);
-        let observed = sight.known.get(&RequestId(id)).is_some_and(|known| known.whole);
+        let observed = sight.facts.get(&id).and_then(Fact::whole).is_some();
         self.shares.unobserved += u64::from(!observed);
         if sight.options.open_loop || !parted.pool.submit(at, id, slot, work) {
             parted.pending.add(at + ran, Due::End(id));
@@ -396,10 +401,9 @@ impl World {
         if !matches!(mine.course.stage, Stage::Running { .. }) {
             return;
         }
-        let prompt = sight.facts.get(&id).or_else(|| self.extra.get(&id)).map_or(0, |fact| fact.prompt);
-        let tokens = self.parted.as_ref().and_then(|parted| parted.tokens.get(&id)).copied();
-        let known = sight.known.get(&RequestId(id)).filter(|known| known.whole);
-        let usage = match (known, tokens) {
+        let fact = sight.facts.get(&id).or_else(|| self.extra.get(&id));
+        let prompt = fact.map_or(0, |fact| fact.prompt);
+        let usage = match (fact.and_then(Fact::whole), self.tokens(id)) {
             (Some(known), _) => known.usage,
             (None, Some(completion)) if sight.model.usage => Some(Usage { prompt, completion }),
             _ => None,
@@ -429,7 +433,7 @@ impl World {
         self.judge(id, fact, &mine);
     }
 
-    fn judge(&mut self, id: u64, fact: &super::facts::Fact, mine: &Mine) {
+    fn judge(&mut self, id: u64, fact: &Fact, mine: &Mine) {
         if fact.course.fate.is_none() && mine.course.fate.is_none() {
             return;
         }

@@ -129,20 +129,25 @@ impl State {
 
     /// When the gauge falls by itself because a dispatch leaves every window, while work is held by a ceiling.
     pub(crate) fn credit_deadline(&self) -> Option<Micros> {
-        if self.horizon().is_zero() || !self.policy.in_flight_credit {
+        let horizon = self.horizon();
+        if horizon.is_zero() || !self.policy.in_flight_credit {
             return None;
         }
-        let until = self.endpoints.table.values().map(|endpoint| self.unchanged_until(endpoint)).min()?;
+        let all = self.endpoints.table.values();
+        let until = all.map(|endpoint| self.unchanged_within(horizon, endpoint)).min()?;
         (until < Micros::MAX).then(|| until + Micros(1))
     }
 
     /// Until when no dispatch and no end leaves this endpoint's window by itself.
     pub(crate) fn unchanged_until(&self, endpoint: &Endpoint) -> Micros {
-        let horizon = self.horizon();
+        self.unchanged_within(self.horizon(), endpoint)
+    }
+
+    fn unchanged_within(&self, horizon: Micros, endpoint: &Endpoint) -> Micros {
         if horizon.is_zero() || !endpoint.is_fresh() {
             return Micros::MAX;
         }
-        let from = self.window(endpoint);
+        let from = endpoint.requested_at.max(self.now.since(horizon));
         let own = endpoint.ledger.first_at_or_after(from);
         let spread = self.endpoints.elsewhere_ledger.first_at_or_after(from);
         own.into_iter().chain(spread).min().map_or(Micros::MAX, |first| first + horizon)

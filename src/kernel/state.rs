@@ -188,25 +188,28 @@ impl State {
         let timer = |first: Option<&(Micros, RequestId)>, span: Micros| {
             first.filter(|_| !span.is_zero()).map(|(since, _)| *since + span)
         };
-        let drain = self.draining_until.filter(|_| self.has_drainable());
-        [
-            self.classes.next_due(),
-            self.deadlines.first().map(|(due, _)| *due),
-            timer(self.tickets.first(), policy.ticket_timeout),
-            self.resumable.first().map(|(due, _)| *due),
-            timer(self.lapsing.first(), policy.lease_timeout),
-            self.revocations.outstanding.first().map(|(due, _)| *due),
-            self.idle_flows.first().map(|(since, _)| *since + policy.flow_idle),
-            self.idle_bands.first().map(|(since, _)| *since + policy.band_idle),
-            self.program_deadline(),
-            self.blind_deadline(),
-            self.dispatch_deadline(),
-            self.reclaim_deadline(),
-            drain,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        // Asked for with every step: a plain comparison each.
+        let mut soonest = self.classes.next_due();
+        let mut or = |due: Option<Micros>| {
+            if let Some(due) = due
+                && soonest.is_none_or(|soonest| due < soonest)
+            {
+                soonest = Some(due);
+            }
+        };
+        or(self.deadlines.first().map(|(due, _)| *due));
+        or(timer(self.tickets.first(), policy.ticket_timeout));
+        or(self.resumable.first().map(|(due, _)| *due));
+        or(timer(self.lapsing.first(), policy.lease_timeout));
+        or(self.revocations.outstanding.first().map(|(due, _)| *due));
+        or(self.idle_flows.first().map(|(since, _)| *since + policy.flow_idle));
+        or(self.idle_bands.first().map(|(since, _)| *since + policy.band_idle));
+        or(self.program_deadline());
+        or(self.blind_deadline());
+        or(self.dispatch_deadline());
+        or(self.reclaim_deadline());
+        or(self.draining_until.filter(|_| self.has_drainable()));
+        soonest
     }
 
     /// Queued requests that a drain ends: all but tickets.
