@@ -7,7 +7,7 @@ use super::plan::{self, Planned, TraceError};
 use super::score::{Figures, intervals};
 use crate::model::{Collector, PoolModel, fit};
 use crate::settings::{Candidate, CandidateError};
-use crate::what_if::{self, Facts, Options, PatienceRule, Question, Shares, Tallies};
+use crate::what_if::{self, Counts, Facts, Options, PatienceRule, Question, Shares, Tallies};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -201,17 +201,17 @@ fn seal(dir: &Path, steps: &[Step]) -> Result<(), FidelityError> {
 
 /// What happened in a run.
 fn tally(steps: &[Step]) -> Tallies {
-    let (mut tallies, mut facts) = (Tallies::default(), Facts::default());
+    let (mut counts, mut facts) = (Counts::default(), Facts::default());
     let mut touched = Vec::new();
     for step in steps {
-        what_if::take(&mut facts, Some(&mut tallies), step, what_if::Keep::default(), &mut touched);
+        what_if::take(&mut facts, Some(&mut counts), step, what_if::Keep::default(), &mut touched);
         for id in touched.drain(..) {
             if facts.get(&id).is_some_and(what_if::Fact::is_gone) {
                 facts.remove(&id);
             }
         }
     }
-    tallies
+    counts.into()
 }
 
 fn actual(truth: &Truth, plan: &[Planned], policy: &Policy) -> Tallies {

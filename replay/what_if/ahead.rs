@@ -23,6 +23,13 @@ pub struct Held {
     place: usize,
 }
 
+impl Held {
+    /// That which is at this place of a batch.
+    pub const fn new(batch: Rc<Batch<Services>>, place: usize) -> Held {
+        Held { batch, place }
+    }
+}
+
 impl Deref for Held {
     type Target = Step;
 
@@ -88,7 +95,7 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Ahead<I> {
         loop {
             let batch = self.buffer.front()?;
             if self.place < batch.len() {
-                let held = Held { batch: batch.clone(), place: self.place };
+                let held = Held::new(batch.clone(), self.place);
                 self.place += 1;
                 self.buffered -= 1;
                 self.given = held.seq;

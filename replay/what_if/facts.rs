@@ -1,7 +1,7 @@
 //! What the log says became of each request that is still of interest.
 
 use super::look::Known;
-use super::tally::{Group, Tallies};
+use super::tally::{Counts, Group};
 use crate::model::prompt_of;
 use crate::numbers::Table;
 use weir_kernel::{
@@ -162,24 +162,18 @@ pub fn subject(seq: u64, event: &Event) -> Option<RequestId> {
 }
 
 /// Takes a logged step; `touched` are then the numbers of the requests that it is about.
-pub fn take(
-    facts: &mut Facts,
-    tallies: Option<&mut Tallies>,
-    step: &Step,
-    keep: Keep,
-    touched: &mut Vec<u64>,
-) {
+pub fn take(facts: &mut Facts, counts: Option<&mut Counts>, step: &Step, keep: Keep, touched: &mut Vec<u64>) {
     touched.clear();
     if let Input::Arrived(arrival) = &step.input {
         facts.insert(step.seq, Fact::new(step.at, arrival, keep));
     }
-    let mut tallies = tallies;
+    let mut counts = counts;
     for event in &step.events {
-        if let (Event::RejectedMany(e), Input::ArrivedMany(many), Some(tallies)) =
-            (event, &step.input, tallies.as_deref_mut())
+        if let (Event::RejectedMany(e), Input::ArrivedMany(many), Some(counts)) =
+            (event, &step.input, counts.as_deref_mut())
         {
             let group = Group { flow: (many.priority, "(refused together)".to_owned()), ..Group::default() };
-            tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
+            counts.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
         }
         let Some(RequestId(id)) = subject(step.seq, event) else { continue };
         let Some(fact) = facts.get_mut(&id) else { continue };
@@ -189,8 +183,8 @@ pub fn take(
             fact.group.flow.0 = *priority;
         }
         fact.course.take(step.at, event);
-        if let Some(tallies) = tallies.as_deref_mut() {
-            count(tallies, &fact.group, &fact.course, event, usage(step, id));
+        if let Some(counts) = counts.as_deref_mut() {
+            count(counts, &fact.group, &fact.course, event, usage(step, id));
         }
         if touched.last() != Some(&id) {
             touched.push(id);
@@ -207,14 +201,14 @@ fn usage(step: &Step, id: u64) -> u32 {
 }
 
 /// Counts an event about a request.
-pub fn count(tallies: &mut Tallies, group: &Group, course: &Course, event: &Event, tokens: u32) {
+pub fn count(counts: &mut Counts, group: &Group, course: &Course, event: &Event, tokens: u32) {
     match event {
         Event::Rejected(_) | Event::Evicted(_) | Event::Dispatched(_) => {
             if let Some(fate) = course.fate {
-                tallies.outcome(group, fate.outcome, fate.reason, fate.waited, 1);
+                counts.outcome(group, fate.outcome, fate.reason, fate.waited, 1);
             }
         }
-        Event::LeaseEnded(e) => tallies.end(group, e.end, tokens),
+        Event::LeaseEnded(e) => counts.end(group, e.end, tokens),
         _ => {}
     }
 }

@@ -6,7 +6,7 @@ use super::logged::{Baseline, Logged};
 use super::look::{Services, idle, servers};
 use super::rounds::{self, Apart};
 use super::series::Series;
-use super::tally::Tallies;
+use super::tally::{Counts, Tallies};
 use super::world::{Options, PatienceRule, Sight, World};
 use crate::decode::Batch;
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
@@ -82,6 +82,7 @@ struct Lockstep<'a, I> {
     model: &'a PoolModel,
     ahead: Ahead<I>,
     logged: Logged,
+    counts: Counts,
     facts: Facts,
     pool: Pool,
     requested: Micros,
@@ -122,6 +123,7 @@ pub fn run<I: Iterator<Item = Result<Batch<Services>, SegmentError>>>(
         ahead: Ahead::new(steps),
         pool: idle(model, &state),
         logged: Logged::new(state),
+        counts: Counts::default(),
         facts: Facts::default(),
         requested: Micros::ZERO,
         worlds: Vec::new(),
@@ -140,6 +142,7 @@ pub fn run<I: Iterator<Item = Result<Batch<Services>, SegmentError>>>(
             progress(4_096);
         }
     }
+    run.answer.logged = run.counts.into();
     run.answer.damaged = run.ahead.failed();
     run.answer.baseline = run.logged.baseline().clone();
     run.answer.logged_policy = run.logged.state().policy().clone();
@@ -277,9 +280,9 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
         }
         self.logged.take(step, within);
         let keep = Keep { caller_ids: self.question.list, arrivals: self.question.options.retry.is_some() };
-        let tallies = within.then_some(&mut self.answer.logged);
+        let counts = within.then_some(&mut self.counts);
         let mut touched = std::mem::take(&mut self.touched);
-        facts::take(&mut self.facts, tallies, step, keep, &mut touched);
+        facts::take(&mut self.facts, counts, step, keep, &mut touched);
         match &step.input {
             Input::Observed(observation) => self.requested = observation.requested_at,
             Input::Arrived(_) => {

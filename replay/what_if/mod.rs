@@ -25,5 +25,5 @@ pub use found::Shares;
 pub use lockstep::{Answer, Question, run};
 pub use look::Look;
 pub use print::changes;
-pub use tally::{Tallies, Tally};
+pub use tally::{Counts, Tallies, Tally};
 pub use world::{Options, PatienceRule, World};

@@ -107,6 +107,9 @@ pub fn text(
     } else {
         say!("baseline: {} steps decided again under the logged settings, all as logged", baseline.steps)?;
     }
+    if baseline.taken > 0 {
+        say!("  {} others, between those, are taken as logged; `verify` decides every step", baseline.taken)?;
+    }
     if baseline.foreign > 0 {
         say!(
             "  {} steps were decided by another version of the kernel and are not compared",
@@ -390,6 +393,7 @@ pub fn json(pool: &str, candidate: &Candidate, answer: &Answer, model: &PoolMode
         "changed": list,
         "baseline": {
             "steps": answer.baseline.steps,
+            "taken": answer.baseline.taken,
             "otherwise": answer.baseline.otherwise,
             "foreign": answer.baseline.foreign,
             "trustworthy": answer.baseline.otherwise == 0,

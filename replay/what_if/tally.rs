@@ -24,6 +24,13 @@ impl Waits {
         self.count += 1;
     }
 
+    fn take(&mut self, other: &Waits) {
+        for (class, n) in &other.classes {
+            *self.classes.entry(*class).or_default() += n;
+        }
+        self.count += other.count;
+    }
+
     /// A quantile (nearest rank); none without waits.
     pub fn quantile(&self, q: f64) -> Option<Micros> {
         let rank = ((self.count as f64 * q).ceil() as u64).clamp(1, self.count.max(1));
@@ -67,6 +74,18 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts what another row has as well.
+    fn take(&mut self, other: &Tally) {
+        self.arrivals += other.arrivals;
+        self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, n)| *sum += n);
+        for (reason, n) in &other.reasons {
+            *self.reasons.entry(*reason).or_default() += n;
+        }
+        self.waits.take(&other.waits);
+        self.ends.iter_mut().zip(other.ends).for_each(|(sum, n)| *sum += n);
+        self.tokens += other.tokens;
+    }
+
     /// Requests that left the queue, or were never in it.
     pub fn decided(&self) -> u64 {
         self.outcomes.iter().sum()
@@ -139,12 +158,27 @@ pub struct Tallies {
     pub objectives: BTreeMap<String, Tally>,
 }
 
-impl Tallies {
+/// What is counted while a run goes on: the rows of which the others are sums.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    flows: BTreeMap<(i32, String), Tally>,
+    objectives: BTreeMap<String, Tally>,
+}
+
+impl From<Counts> for Tallies {
+    fn from(Counts { flows, objectives }: Counts) -> Tallies {
+        let (mut all, mut bands) = (Tally::default(), BTreeMap::<i32, Tally>::new());
+        for ((band, _), tally) in &flows {
+            all.take(tally);
+            bands.entry(*band).or_default().take(tally);
+        }
+        Tallies { all, bands, flows, objectives }
+    }
+}
+
+impl Counts {
     fn each(&mut self, group: &Group, mut f: impl FnMut(&mut Tally)) {
-        f(&mut self.all);
-        let band = group.band();
-        f(self.bands.entry(band).or_default());
-        in_row(&mut self.flows, &group.flow, || (band, OTHERS.to_owned()), &mut f);
+        in_row(&mut self.flows, &group.flow, || (group.band(), OTHERS.to_owned()), &mut f);
         in_row(&mut self.objectives, &group.objective, || OTHERS.to_owned(), &mut f);
     }
 
@@ -198,13 +232,20 @@ mod tests {
 
     #[test]
     fn many_flows_share_a_row() {
-        let mut all = Tallies::default();
+        let mut counts = Counts::default();
         for n in 0..2_000 {
-            let group = Group { flow: (0, format!("flow-{n}")), objective: String::new() };
-            all.outcome(&group, Outcome::Dispatched, None, Micros(5), 1);
+            let group = Group { flow: (n % 2, format!("flow-{n}")), objective: String::new() };
+            counts.outcome(&group, Outcome::Dispatched, None, Micros(5), 1);
+            counts.end(&group, LeaseEnd::Completed, 3);
         }
-        assert!(all.flows.len() <= TOLD_APART + 1);
+        let all = Tallies::from(counts);
+        assert!(all.flows.len() <= TOLD_APART + 2);
         assert_eq!(all.flows.values().map(Tally::decided).sum::<u64>(), 2_000);
+        assert_eq!(all.all, all.objectives[""], "everything is of one objective");
+        assert_eq!(
+            all.bands.values().map(|band| (band.decided(), band.tokens)).collect::<Vec<_>>(),
+            [(1_000, 3_000); 2]
+        );
         assert_eq!(all.all.shed_rate(), 0.0);
     }
 }

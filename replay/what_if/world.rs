@@ -3,10 +3,12 @@
 use super::facts::{Course, Fact, Facts, Stage, count, subject};
 use super::found::{Changed, Divergence, Shares};
 use super::pending::{Due, Pending};
-use super::tally::{Group, Tallies};
+use super::tally::{Counts, Group, Tallies};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::numbers::{Numbers, Table};
-use weir_kernel::{Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, decide};
+use weir_kernel::{
+    Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, decide_within,
+};
 use weir_log::describe::{event_text, input_kind, input_text};
 
 /// What is assumed where no log can tell.
@@ -96,7 +98,8 @@ pub struct World {
     differing: Numbers<u64>,
     drift: Drift,
     pub(super) seed: u64,
-    /// What came out.
+    counts: Counts,
+    /// What came out, once it is finished.
     pub tallies: Tallies,
     /// What can be said of it.
     pub shares: Shares,
@@ -113,6 +116,8 @@ pub struct World {
     pub(super) extra: Facts,
     /// Room for what an input was about: the request, and which of its events.
     about: Vec<(u64, usize)>,
+    /// Room for what is decided.
+    room: Vec<Event>,
 }
 
 /// Changed requests that are listed at most.
@@ -132,6 +137,7 @@ impl World {
             differing: Numbers::default(),
             drift,
             seed,
+            counts: Counts::default(),
             tallies: Tallies::default(),
             shares: Shares::default(),
             first: None,
@@ -141,6 +147,7 @@ impl World {
             retries: 0,
             extra: Facts::default(),
             about: Vec::new(),
+            room: Vec::new(),
         }
     }
 
@@ -174,7 +181,7 @@ impl World {
             self.requests.insert(id, Mine { own, course: Course::NEW, touched });
             self.by_own.insert(own, id);
         }
-        let events = decide(&mut self.state, at, input);
+        let events = decide_within(&mut self.state, at, input, std::mem::take(&mut self.room));
         let done = Done { seq: self.state.seq(), at: self.state.now(), input, events };
         let mut about = std::mem::take(&mut self.about);
         for (place, event) in done.events.iter().enumerate() {
@@ -201,7 +208,7 @@ impl World {
         for (id, _) in about.drain(..) {
             self.settle(sight, id);
         }
-        self.about = about;
+        (self.about, self.room) = (about, done.events);
     }
 
     /// Counts an event about a request in the rows that it belongs to here.
@@ -222,11 +229,11 @@ impl World {
             _ => 0,
         };
         match band.filter(|band| *band != fact.group.band()) {
-            None => count(&mut self.tallies, &fact.group, course, event, tokens),
+            None => count(&mut self.counts, &fact.group, course, event, tokens),
             Some(band) => {
                 let mut group = fact.group.clone();
                 group.flow.0 = band;
-                count(&mut self.tallies, &group, course, event, tokens);
+                count(&mut self.counts, &group, course, event, tokens);
             }
         }
     }
@@ -240,7 +247,7 @@ impl World {
     fn together(&mut self, done: &Done<'_>, event: &Event) {
         let (Event::RejectedMany(e), Input::ArrivedMany(many)) = (event, done.input) else { return };
         let group = Group { flow: (many.priority, "(refused together)".to_owned()), ..Group::default() };
-        self.tallies.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
+        self.counts.outcome(&group, e.outcome, Some(e.reason), Micros::ZERO, many.count);
         match self.parted {
             None => self.shares.exact += many.count,
             Some(_) => self.shares.shifted += many.count,
@@ -455,8 +462,9 @@ impl World {
         }
     }
 
-    /// Those that are still there at the end of the range.
+    /// The range ends, with those that are still there.
     pub fn finish(&mut self, facts: &Facts) {
+        self.tallies = std::mem::take(&mut self.counts).into();
         let left: Vec<(u64, Mine)> = self.requests.drain().collect();
         for (id, mine) in left {
             if let Some(fact) = facts.get(&id) {

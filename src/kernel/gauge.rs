@@ -6,6 +6,7 @@ use crate::endpoints::{Endpoint, Totals};
 use crate::kept::Kept;
 use crate::saturation::{self, EndpointLoad, Gauge, StageSaturation};
 use crate::{Detector, Fine, Micros, Ratio, RequestId, Role, Slot, State};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Beyond the staleness threshold, how much older the sample of a fresh endpoint can be: it is fresh by receipt, and
@@ -204,15 +205,19 @@ pub(crate) fn note(state: &mut State, slot: Option<Slot>, totals: Totals) {
 }
 
 /// The set of leases (and their tokens) at a place.
-pub(crate) fn place_lease(state: &mut State, slot: Option<Slot>, id: RequestId, tokens: u64, there: bool) {
+fn leases_there(state: &mut State, slot: Option<Slot>) -> Option<(&mut BTreeSet<RequestId>, &mut u64)> {
     state.endpoints.touch(slot);
-    let (set, sum) = match slot {
-        Some(slot) => match state.endpoints.table.get_mut(&slot) {
-            Some(endpoint) => (&mut endpoint.leases, &mut endpoint.tokens),
-            None => return,
-        },
-        None => (&mut state.endpoints.elsewhere, &mut state.endpoints.elsewhere_tokens),
-    };
+    match slot {
+        Some(slot) => {
+            state.endpoints.table.get_mut(&slot).map(|endpoint| (&mut endpoint.leases, &mut endpoint.tokens))
+        }
+        None => Some((&mut state.endpoints.elsewhere, &mut state.endpoints.elsewhere_tokens)),
+    }
+}
+
+/// A lease comes to a place, or goes.
+pub(crate) fn place_lease(state: &mut State, slot: Option<Slot>, id: RequestId, tokens: u64, there: bool) {
+    let Some((set, sum)) = leases_there(state, slot) else { return };
     if there {
         if set.insert(id) {
             *sum = sum.saturating_add(tokens);
@@ -220,4 +225,11 @@ pub(crate) fn place_lease(state: &mut State, slot: Option<Slot>, id: RequestId, 
     } else if set.remove(&id) {
         *sum = sum.saturating_sub(tokens);
     }
+}
+
+/// A lease holds other tokens where it is.
+pub(crate) fn weigh_lease(state: &mut State, slot: Option<Slot>, id: RequestId, before: u64, after: u64) {
+    let Some((set, sum)) = leases_there(state, slot) else { return };
+    let held = if set.insert(id) { 0 } else { before };
+    *sum = sum.saturating_sub(held).saturating_add(after);
 }

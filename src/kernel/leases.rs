@@ -155,8 +155,11 @@ pub(crate) fn insert_lease(state: &mut State, id: RequestId, lease: Lease) {
     if let Some(slot) = lease.place() {
         gauge::place_lease(state, slot, id, lease.tokens(), true);
     }
+    let sheddable = lease.priority < 0;
     state.leases.insert(id, Box::new(lease));
-    state.index_victim(id);
+    if sheddable {
+        state.index_victim(id);
+    }
 }
 
 fn remove_lease(state: &mut State, id: RequestId) -> Option<Box<Lease>> {
@@ -204,8 +207,7 @@ pub(crate) fn apply_first_byte(state: &mut State, id: RequestId) {
     lease.first_byte = true;
     let after = lease.tokens();
     if let Some(slot) = place {
-        gauge::place_lease(state, slot, id, before, false);
-        gauge::place_lease(state, slot, id, after, true);
+        gauge::weigh_lease(state, slot, id, before, after);
     }
 }
 

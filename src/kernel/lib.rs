@@ -72,5 +72,5 @@ pub use standing::{RunningBudget, Standing};
 pub use state::{Counters, State};
 pub use step::{DECISIONS_PER_STEP, KERNEL_BEHAVIOUR, Step};
 pub use time::Micros;
-pub use turn::{decide, fold, step};
+pub use turn::{decide, decide_within, fold, step};
 pub use view::{BandView, EndpointView, LeaseView, PauseView, QueuedView, RevocationCounts, RevocationView};

@@ -52,8 +52,14 @@ pub fn step(state: &mut State, at: Micros, input: Input) -> Step {
 
 /// The same for a driver that wants to keep the input whatever happens: sequence and time are the state's own.
 pub fn decide(state: &mut State, at: Micros, input: &Input) -> Vec<Event> {
+    decide_within(state, at, input, Vec::new())
+}
+
+/// The same in the room of events that are of no interest any more, for a driver that keeps none.
+pub fn decide_within(state: &mut State, at: Micros, input: &Input, mut room: Vec<Event>) -> Vec<Event> {
+    room.clear();
     state.begin(state.seq + 1, at);
-    let mut turn = Turn { state, input, events: Vec::new(), decided: 0, ticked: false, behind: false };
+    let mut turn = Turn { state, input, events: room, decided: 0, ticked: false, behind: false };
     take(&mut turn);
     turn.events
 }
