@@ -16,10 +16,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 use weir_config::{DiscoverySettings, Effective, EndpointSettings, PoolSettings, format_duration, url_key};
 use weir_kernel::Role;
 use weir_log::output;
 use weir_telemetry::export::{Exporter, Settings as TraceSettings};
+
+/// What of the process's own log is shown.
+const LOG_FILTER: &str = "WEIR_LOG";
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -56,14 +60,22 @@ pub struct Args {
 
 /// Runs `weir serve`.
 pub fn run(args: Args) -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").or_else(|_| "info".parse());
-    if let Ok(filter) = filter {
+    let wanted = weir_telemetry::environment(LOG_FILTER).filter(|wanted| !wanted.is_empty());
+    let read = wanted.as_deref().unwrap_or("info").parse::<EnvFilter>().map_err(|error| error.to_string());
+    let not_read = read.as_ref().err().cloned();
+    if let Ok(filter) = read.or_else(|_| "info".parse::<EnvFilter>()) {
         // Set before, it stays.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr)
             .try_init();
+    }
+    if let Some(error) = not_read {
+        let found = wanted.unwrap_or_default();
+        tracing::warn!(
+            "{LOG_FILTER}: {found:?} is not allowed ({error}); allowed: level or target=level by commas; `info` holds"
+        );
     }
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,

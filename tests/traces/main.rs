@@ -358,10 +358,12 @@ fn variables_that_are_not_allowed_are_named_at_the_start() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && text.contains("allowed"), "{text}");
     // Where the standard says how to go on, it is a warning.
-    Weir::start(dir.path(), SETTINGS, &[], &[("OTEL_SDK_DISABLED", "maybe".to_owned())]).stop();
+    let odd = [("OTEL_SDK_DISABLED", "maybe".to_owned()), ("WEIR_LOG", "weir=loud".to_owned())];
+    Weir::start(dir.path(), SETTINGS, &[], &odd).stop();
     let text = std::fs::read_to_string(dir.path().join("weir.err")).unwrap();
     let warning = "OTEL_SDK_DISABLED: \"maybe\" is not allowed; allowed: true, false; it is taken as false";
     assert!(text.contains(" WARN ") && text.contains(warning), "{text}");
+    assert!(text.contains("WEIR_LOG: \"weir=loud\" is not allowed"), "{text}");
 }
 
 /// The last steps of a stop come when the drain is over, and spans may take seconds after that: meanwhile nobody reads a log that is

@@ -5,6 +5,7 @@
 //!
 //! Not here: TLS to the receiver. One on the same machine or in the same pod is the usual way.
 
+mod complaints;
 mod convert;
 mod queue;
 mod settings;

@@ -1,6 +1,7 @@
 //! The thread that sends. While the receiver does not take spans it pauses for longer and longer, and encodes nothing: the
 //! queue fills, and what comes then is dropped where it costs least.
 
+use super::complaints::Complaints;
 use super::convert;
 use super::queue::Shared;
 use super::settings::{Protocol, Settings};
@@ -22,8 +23,6 @@ use tokio::time::Instant;
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// The longest.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A receiver that stays away is complained about this often.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts it.
 ///
@@ -59,7 +58,7 @@ pub fn start(
             shared,
             stopping,
             pause: Duration::ZERO,
-            complained: None,
+            complaints: Complaints::default(),
         };
         runtime.block_on(worker.run(batches));
         let _ = ended.send(true);
@@ -107,7 +106,7 @@ struct Worker {
     shared: Arc<Shared>,
     stopping: watch::Receiver<Option<Instant>>,
     pause: Duration,
-    complained: Option<Instant>,
+    complaints: Complaints,
 }
 
 impl Worker {
@@ -170,13 +169,13 @@ impl Worker {
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err(format!("no answer within {:?}", self.shared.settings.timeout)),
             },
-            () = over(&mut stopping) => Err("the service stops".to_owned()),
+            () = over(&mut stopping) => Err("no answer yet, and the service stops".to_owned()),
         };
         self.shared.waiting.fetch_sub(count, Ordering::AcqRel);
         match sent {
             Ok(()) => {
                 self.shared.counters.add_exported(count);
-                if self.complained.take().is_some() {
+                if self.complaints.well() {
                     tracing::info!("the receiver of traces takes spans again");
                 }
                 self.pause = Duration::ZERO;
@@ -184,9 +183,7 @@ impl Worker {
             }
             Err(why) => {
                 self.shared.counters.add_failed(count);
-                let due = self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY);
-                if due {
-                    self.complained = Some(Instant::now());
+                if self.complaints.due(&why, Instant::now()) {
                     tracing::warn!(
                         spans = count,
                         "traces: {} does not take spans, which are dropped (the log has them): {why}",
