@@ -59,6 +59,8 @@ async fn a_browser_gets_a_page_that_needs_nothing_from_elsewhere() {
         assert!(!text.contains(elsewhere), "{elsewhere}");
     }
     assert!(reply.header("content-security-policy").unwrap().contains("default-src 'none'"));
+    let reply = call(served.addr, "GET", "/graphql", &[("accept", "text/html;q=0, */*")], b"").await;
+    assert_ne!(reply.header("content-type"), Some("text/html; charset=utf-8"), "the page is not wanted");
 }
 
 /// What comes until `enough`.

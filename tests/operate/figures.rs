@@ -161,5 +161,11 @@ fn open_metrics_is_served_to_whoever_asks_for_it() {
     let text = exposition(accept);
     assert!(text.ends_with("# EOF\n"), "{}", &text[text.len() - 80..]);
     assert!(text.contains("# TYPE weir_flow_control_requests counter\n"));
-    assert!(!exposition("text/plain").contains("# EOF"));
+    for accept in [
+        "text/plain",
+        "application/openmetrics-text;q=0, */*",
+        "application/openmetrics-text;q=0.1, text/plain;q=0.2",
+    ] {
+        assert!(!exposition(accept).contains("# EOF"), "{accept}");
+    }
 }
