@@ -154,3 +154,27 @@ fn a_receiver_gets_all_of_them_or_the_command_fails() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("did not take"));
 }
+
+/// A URL that can never work is a mistake of the command line; an attribute that is none is said, and left out.
+#[test]
+fn what_cannot_be_a_receiver_or_an_attribute_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    for url in ["http://127.0.0.1:99999", "https://127.0.0.1:4318", "127.0.0.1:4318"] {
+        let output = traces(&["--data", "data", "--otlp", url], dir.path());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(url) && text.contains("allowed"), "{url}: {text}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-replay"))
+        .args(["traces", "--data", "data"])
+        .env("OTEL_RESOURCE_ATTRIBUTES", "zone=a,broken")
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && text.contains("OTEL_RESOURCE_ATTRIBUTES: \"broken\" is not allowed"),
+        "{text}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"zone\""));
+}
