@@ -1,11 +1,12 @@
 //! `weir projections`: how far the read models of a stopped data directory are, and folding them anew.
 
-use super::query::open;
+use super::query::{of_logs, open};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use weir_log::describe::show_time;
+use weir_log::reader::Logs;
 use weir_projection::{Position, Projections};
 
 /// Arguments of `weir projections`.
@@ -73,7 +74,10 @@ fn line(pool: &str, position: &Position) {
 }
 
 fn rebuild(at: &Data) -> Result<(), String> {
-    let (_logs, projections) = open(&at.data)?;
+    // Nobody else has the directory while its log is open here.
+    let logs = Logs::open(&at.data).map_err(|error| error.to_string())?;
+    Projections::throw_away(&at.data).map_err(|error| error.to_string())?;
+    let projections = of_logs(&at.data, &logs)?;
     let heads = projections.pools().map(|pool| pool.head());
     let steps: u64 = heads.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?.iter().sum();
     let bar = ProgressBar::new(steps);
@@ -82,7 +86,7 @@ fn rebuild(at: &Data) -> Result<(), String> {
     }
     let begun = Instant::now();
     let (mut done, mut last) = (0, (String::new(), 0));
-    let folded = projections.rebuild(|pool, position| {
+    let folded = projections.catch_up(|pool, position| {
         if last.0 != pool {
             done += last.1;
         }

@@ -154,9 +154,14 @@ fn variables(args: &Args, known: Option<&Question>) -> Result<Map<String, Value>
 /// Projections of a stopped data directory, brought up to its log, and what keeps that open.
 pub fn open(data: &Path) -> Result<(Logs, Projections), String> {
     let logs = Logs::open(data).map_err(|error| error.to_string())?;
-    let source = Source::new(Some(data), logs.hot().cloned());
-    let projections = Projections::open(Some(data), &source).map_err(|error| error.to_string())?;
+    let projections = of_logs(data, &logs)?;
     Ok((logs, projections))
+}
+
+/// Projections beside logs that are open, as far as they are.
+pub fn of_logs(data: &Path, logs: &Logs) -> Result<Projections, String> {
+    let source = Source::new(Some(data), logs.hot().cloned());
+    Projections::open(Some(data), &source).map_err(|error| error.to_string())
 }
 
 fn of_data(data: &Path, body: &[u8]) -> Result<Vec<u8>, Failed> {

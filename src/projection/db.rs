@@ -70,12 +70,30 @@ pub struct Db {
     path: PathBuf,
 }
 
+/// Removes the database there, if there is one.
+///
+/// # Errors
+/// The directory cannot be removed.
+pub fn remove(path: &Path) -> Result<(), ProjectionError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(ProjectionError::store(path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn prefix(pool: &str, kind: Kind) -> Vec<u8> {
+    let mut key = of_pool(pool);
+    key.push(kind as u8);
+    key
+}
+
+fn of_pool(pool: &str) -> Vec<u8> {
     // Names of pools are at most 255 bytes (weir-log holds that).
     let mut key = Vec::with_capacity(pool.len() + 12);
     key.push(u8::try_from(pool.len()).unwrap_or(u8::MAX));
     key.extend_from_slice(pool.as_bytes());
-    key.push(kind as u8);
     key
 }
 
@@ -144,12 +162,7 @@ impl Db {
     }
 
     fn make_anew(path: &Path, meta: &str) -> Result<Db, ProjectionError> {
-        match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(ProjectionError::store(path, error));
-            }
-            _ => {}
-        }
+        remove(path)?;
         let db = Db::open_sled(path, false)?;
         db.guarded(|db| db.insert(META, meta.as_bytes()))?;
         db.flush()?;
@@ -345,9 +358,20 @@ impl Db {
         numbers: std::ops::RangeInclusive<u64>,
     ) -> Result<(), ProjectionError> {
         let range = key(pool, kind, *numbers.start(), 0)..=key(pool, kind, *numbers.end(), u16::MAX);
+        self.clear_keys(|db| db.range(range.clone()))
+    }
+
+    /// Removes all records of a pool.
+    ///
+    /// # Errors
+    /// What sled says.
+    pub fn clear_pool(&self, pool: &str) -> Result<(), ProjectionError> {
+        self.clear_keys(|db| db.scan_prefix(of_pool(pool)))
+    }
+
+    fn clear_keys(&self, records: impl Fn(&sled::Db) -> sled::Iter) -> Result<(), ProjectionError> {
         loop {
-            let keys = self
-                .guarded(|db| db.range(range.clone()).keys().take(4_096).collect::<sled::Result<Vec<_>>>())?;
+            let keys = self.guarded(|db| records(db).keys().take(4_096).collect::<sled::Result<Vec<_>>>())?;
             if keys.is_empty() {
                 return Ok(());
             }
@@ -387,5 +411,30 @@ impl Db {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_cleared_leaves_the_others_as_they_are() {
+        let db = Db::temporary().unwrap();
+        let kinds = [Kind::Checkpoint, Kind::Chunk, Kind::Next, Kind::State];
+        let mut writes = Writes::default();
+        for pool in ["a", "ab", "b"] {
+            kinds.iter().for_each(|kind| {
+                writes.put(pool, *kind, 7, &[1; 9_000]);
+            });
+        }
+        db.write(writes).unwrap();
+        db.clear_pool("a").unwrap();
+        for (pool, wanted) in [("a", None), ("ab", Some(2)), ("b", Some(2))] {
+            for kind in kinds {
+                let found = db.bytes(pool, kind, 7).unwrap().map(|(_, parts)| parts);
+                assert_eq!(found, wanted, "{pool} {kind:?}");
+            }
+        }
     }
 }

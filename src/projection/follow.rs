@@ -3,7 +3,7 @@
 //!
 //! Whatever goes wrong here stays here: it is said once, tried again later, and the log goes on.
 
-use crate::db::Db;
+use crate::db::{self, Db};
 use crate::error::ProjectionError;
 use crate::pool::{PoolProjection, Position};
 use crate::retain;
@@ -40,6 +40,15 @@ impl Projections {
     /// Where they lie in a data directory.
     pub fn dir(data: &Path) -> PathBuf {
         data.join(DIRECTORY)
+    }
+
+    /// Removes those of a data directory, which nobody may have open: the next to open them folds all of it from the log.
+    /// (sled gives no space back, so what is removed from a database stays on the disk.)
+    ///
+    /// # Errors
+    /// The directory cannot be removed.
+    pub fn throw_away(data: &Path) -> Result<(), ProjectionError> {
+        db::remove(&Projections::dir(data))
     }
 
     /// Opens those of a log: beside it in its data directory, or in memory's stead in a temporary directory.
@@ -131,17 +140,6 @@ impl Projections {
             progress(pool.name(), &pool.position()?);
         }
         self.db.flush()
-    }
-
-    /// Throws all of it away and folds it from the log.
-    ///
-    /// # Errors
-    /// As [`Projections::catch_up`].
-    pub fn rebuild(&self, progress: impl FnMut(&str, &Position)) -> Result<(), ProjectionError> {
-        for pool in self.pools.values() {
-            pool.rebuild()?;
-        }
-        self.catch_up(progress)
     }
 
     /// Follows the log from here on, each pool on a thread of its own.

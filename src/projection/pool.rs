@@ -93,16 +93,6 @@ impl PoolProjection {
         Ok(())
     }
 
-    /// Throws everything away and begins anew.
-    ///
-    /// # Errors
-    /// As [`PoolProjection::open`].
-    pub fn rebuild(&self) -> Result<(), ProjectionError> {
-        self.wipe()?;
-        *self.write() = self.begin()?;
-        Ok(())
-    }
-
     /// The pool.
     pub fn name(&self) -> &str {
         &self.name
@@ -217,30 +207,9 @@ impl PoolProjection {
     }
 
     fn wipe(&self) -> Result<(), ProjectionError> {
-        use Kind::{
-            Checkpoint, Chunk, Coarse, Episode, Fine, Group, Ids, NoteZone, Notes, Policy, Reclamation,
-            Regime, Revocation, State, Zone,
-        };
         // The checkpoint first: without it, the rest is nothing that is read.
-        for kind in [
-            Checkpoint,
-            Chunk,
-            Zone,
-            Ids,
-            Group,
-            Notes,
-            NoteZone,
-            Fine,
-            Coarse,
-            Regime,
-            Reclamation,
-            Revocation,
-            Policy,
-            Episode,
-            State,
-        ] {
-            self.db.clear(&self.name, kind, 0..=u64::MAX)?;
-        }
+        self.db.clear(&self.name, Kind::Checkpoint, 0..=u64::MAX)?;
+        self.db.clear_pool(&self.name)?;
         self.db.flush()
     }
 

@@ -49,6 +49,7 @@ pub fn run(data: Option<&Path>, budget: Budget) -> Result<Findings, BenchError> 
     };
     let logs = Logs::open(dir).map_err(failed)?;
     let source = Source::new(Some(dir), logs.hot().cloned());
+    Projections::throw_away(dir).map_err(failed)?;
     let projections = Projections::open(Some(dir), &source).map_err(failed)?;
     folding(&projections, &mut findings)?;
     // What takes long is to be seen, not cut off.
@@ -102,7 +103,7 @@ const fn spread(turn: usize) -> u64 {
 /// Folds all of the log anew, on this thread.
 fn folding(projections: &Projections, findings: &mut Findings) -> Result<(), BenchError> {
     let begun = Instant::now();
-    projections.rebuild(|_, _| {}).map_err(failed)?;
+    projections.catch_up(|_, _| {}).map_err(failed)?;
     let seconds = begun.elapsed().as_secs_f64();
     let positions: Result<Vec<_>, _> = projections.pools().map(|pool| pool.position()).collect();
     let positions = positions.map_err(failed)?;
