@@ -29,7 +29,13 @@ fn time_of(stat: &str) -> Option<Duration> {
     Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1_000 / TICKS))
 }
 
-/// Both, for JSON.
+/// Processor time of the calling thread alone.
+pub fn thread_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(stat.split_whitespace().next()?.parse().ok()?))
+}
+
+/// Both of the process, for JSON.
 pub fn to_json() -> Value {
     json!({
         "peakMemoryBytes": peak_memory(),
@@ -51,6 +57,7 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(peak_memory().is_some_and(|bytes| bytes > 1 << 20));
             assert!(processor_time().is_some());
+            assert!(thread_time().is_some_and(|time| !time.is_zero()));
         }
     }
 }

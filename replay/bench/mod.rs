@@ -211,6 +211,7 @@ fn what_if(data: &Path, what: &'static str, settings: &[&str]) -> Result<Vec<Fig
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let requests = number(&pool["arrivals"]);
     let (fit, run) = (number(&pool["seconds"]["fit"]), number(&pool["seconds"]["run"]));
+    let deciding = number(&pool["seconds"]["deciding"]);
     let processor = number(&answer["usage"]["processorSeconds"]);
     let shares = &pool["requests"];
     let apart = number(&shares["shifted"]) + number(&shares["flipped"]);
@@ -219,6 +220,7 @@ fn what_if(data: &Path, what: &'static str, settings: &[&str]) -> Result<Vec<Fig
     let per = |seconds: f64| requests / seconds.max(1e-9);
     let mut figures = vec![
         Figure { what, unit: "requests/s", value: per(run), bar: Some(100_000.0), at_most: false },
+        told("requests per processor second of the thread that decides", per(deciding)),
         told("requests/s with the fit before it", per(fit + run)),
         told("requests per processor second, fit and decoding too", per(processor)),
         told("% of the requests modelled", 100.0 * apart / all.max(1.0)),

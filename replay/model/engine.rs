@@ -78,6 +78,8 @@ pub struct Engine {
     leaving: Vec<(Micros, Seq)>,
     began: Micros,
     ends: Option<Micros>,
+    /// When something happens next by itself.
+    next: Option<Micros>,
     /// Tokens held in KV.
     held: u64,
     seen: VecDeque<(Micros, Gauge)>,
@@ -96,6 +98,7 @@ impl Engine {
             leaving: Vec::new(),
             began: Micros::ZERO,
             ends: None,
+            next: None,
             held: 0,
             seen: VecDeque::new(),
         }
@@ -107,7 +110,11 @@ impl Engine {
     }
 
     /// When something happens next by itself.
-    pub fn next(&self) -> Option<Micros> {
+    pub const fn next(&self) -> Option<Micros> {
+        self.next
+    }
+
+    fn soonest(&self) -> Option<Micros> {
         let leaves = self.leaving.iter().map(|(at, _)| *at).min();
         match (self.ends, leaves) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -202,15 +209,13 @@ impl Engine {
             }
         }
         let leaving = &mut self.leaving;
-        let mut kept = Vec::with_capacity(self.making.len());
-        for seq in self.making.drain(..) {
-            if seq.is_done() {
-                leaving.push((at + Micros(u64::from(seq.work.tail)), seq));
-            } else {
-                kept.push(seq);
+        self.making.retain(|seq| {
+            let done = seq.is_done();
+            if done {
+                leaving.push((at + Micros(u64::from(seq.work.tail)), seq.clone()));
             }
-        }
-        self.making = kept;
+            !done
+        });
     }
 
     fn begin(&mut self, at: Micros, speeds: &Speeds) {
@@ -250,7 +255,9 @@ impl Engine {
         }
     }
 
+    /// Something has changed.
     fn note(&mut self, at: Micros, speeds: &Speeds) {
+        self.next = self.soonest();
         let gauge = self.gauge(speeds);
         if self.seen.len() == SEEN {
             self.seen.pop_front();

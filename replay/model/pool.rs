@@ -57,7 +57,8 @@ impl Pool {
             return;
         }
         let places = &mut self.places;
-        for engine in self.engines.values_mut() {
+        let due = |engine: &&mut Engine| engine.next().is_some_and(|next| next <= to);
+        for engine in self.engines.values_mut().filter(due) {
             engine.advance(to, &self.speeds, &mut |happened| {
                 if happened.done {
                     places.remove(&happened.id);

@@ -151,7 +151,7 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
             Some(file) => PoolModel::read(file).map_err(WhatIfError::Model)?,
             None => fitting::of(&opened.logs, &pool, args.range.to())?,
         };
-        let fitted = began.elapsed();
+        let (fitted, spent) = (began.elapsed(), usage::thread_time());
         let answer = ask(args, &opened, &candidate, &pool, &model)?;
         if answer.steps == 0 {
             return Err(WhatIfError::Nothing(format!("pool {pool}: no steps in this range")));
@@ -163,7 +163,8 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
         if args.json {
             let mut object = print::json(&pool, &candidate, &answer, &model);
             let ran = (began.elapsed() - fitted).as_secs_f64();
-            object["seconds"] = json!({ "fit": fitted.as_secs_f64(), "run": ran });
+            let deciding = usage::thread_time().zip(spent).map(|(now, then)| (now - then).as_secs_f64());
+            object["seconds"] = json!({ "fit": fitted.as_secs_f64(), "run": ran, "deciding": deciding });
             objects.push(object);
         } else {
             print::text(&pool, &candidate, &answer, &model, args)?;

@@ -199,9 +199,11 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
             let sight = self.sight(Some(step));
             take(world, &sight, step, policy.as_ref(), &touched);
             world.moved(&sight, &touched);
-            for id in &touched {
-                if let Some(fact) = self.facts.get(id).filter(|fact| fact.course.stage != Stage::Queued) {
-                    world.beyond(&sight, step.at, *id, fact);
+            if self.question.options.patience == PatienceRule::KaplanMeier {
+                for id in &touched {
+                    if let Some(fact) = self.facts.get(id).filter(|fact| fact.course.stage != Stage::Queued) {
+                        world.beyond(&sight, step.at, *id, fact);
+                    }
                 }
             }
         }
@@ -358,7 +360,7 @@ fn translate<'s>(
         |request: RequestId| coupled || matches!(stage(request), Some(Stage::Queued | Stage::Running { .. }));
     Some(Cow::Owned(match &step.input {
         Input::TimePassed => {
-            world.state().next_deadline().filter(|due| *due <= step.at)?;
+            world.next_deadline().filter(|due| *due <= step.at)?;
             Input::TimePassed
         }
         Input::PolicyChanged(logged) => Input::PolicyChanged(policy.unwrap_or(logged).clone()),

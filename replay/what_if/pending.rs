@@ -2,7 +2,7 @@
 
 use super::facts::{Fact, Keep, Stage};
 use super::rounds::{self, Apart};
-use super::world::{PatienceRule, Sight, World};
+use super::world::{Sight, World};
 use crate::model::{Draw, Happened, PoolModel};
 use std::collections::BTreeMap;
 use weir_kernel::{Arrival, Cancelled, Cause, Input, Micros, RequestId, Termination};
@@ -75,7 +75,7 @@ impl World {
     pub fn run_coupled(&mut self, sight: &Sight<'_>, to: Micros) {
         let mut idle = 0;
         while self.is_coupled() && idle < 64 {
-            let before = self.state.next_deadline();
+            let before = self.next_deadline();
             let Some(due) = before.map(|due| due.max(self.state.now())).filter(|due| *due < to) else {
                 return;
             };
@@ -84,7 +84,7 @@ impl World {
                 return;
             }
             self.feed(sight, due, &Input::TimePassed, None);
-            idle = if self.state.next_deadline() == before { idle + 1 } else { 0 };
+            idle = if self.next_deadline() == before { idle + 1 } else { 0 };
         }
     }
 
@@ -92,11 +92,14 @@ impl World {
     pub fn run_parted(&mut self, sight: &Sight<'_>, to: Micros) {
         let mut idle = 0;
         while idle < 10_000 {
+            if self.is_coupled() {
+                return;
+            }
+            let before = self.next_deadline();
             let Some(parted) = &self.parted else { return };
             let rounds = !sight.options.open_loop;
             let round = rounds.then(|| parted.pending.next_round + sight.model.sensor.lag);
             let pool = parted.pool.next().filter(|_| rounds);
-            let before = self.state.next_deadline();
             // A deadline at `to` is met by the step that the log has there.
             let deadline = before.map(|at| at.max(self.state.now())).filter(|at| *at < to);
             let all = [
@@ -113,7 +116,7 @@ impl World {
             match what {
                 Next::Deadline => {
                     self.feed(sight, at, &Input::TimePassed, None);
-                    stuck = self.state.next_deadline() == before;
+                    stuck = self.next_deadline() == before;
                 }
                 Next::Pool => self.run_pool(sight, at),
                 Next::Due => self.run_due(sight, at),
@@ -188,11 +191,11 @@ impl World {
     }
 
     /// The log says how a request left the queue that the candidate still holds: beyond that, nothing is known of its
-    /// caller's patience.
+    /// caller's patience, and it is drawn.
     pub fn beyond(&mut self, sight: &Sight<'_>, at: Micros, id: u64, fact: &Fact) {
         let Some(parted) = &mut self.parted else { return };
         let queued = self.requests.get(&id).is_some_and(|mine| mine.course.stage == Stage::Queued);
-        if sight.options.patience != PatienceRule::KaplanMeier || !queued {
+        if !queued {
             return;
         }
         let waited = at.since(fact.arrived);

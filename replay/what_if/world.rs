@@ -91,6 +91,8 @@ pub(super) struct Parted {
 /// One run.
 pub struct World {
     pub(super) state: State,
+    /// When it decides next by itself, as long as nothing comes in; unknown = not asked for since.
+    deadline: Option<Option<Micros>>,
     pub(super) requests: Table<u64, Mine>,
     pub(super) by_own: Table<RequestId, u64>,
     /// Boxed: it is taken out and put back with every event that the model hears of.
@@ -131,6 +133,7 @@ impl World {
         };
         World {
             state,
+            deadline: None,
             requests: facts.iter().map(mine).collect(),
             by_own: facts.keys().map(|id| (RequestId(*id), *id)).collect(),
             parted: None,
@@ -161,6 +164,11 @@ impl World {
         &self.state
     }
 
+    /// When it decides next by itself, as long as nothing comes in.
+    pub(super) fn next_deadline(&mut self) -> Option<Micros> {
+        *self.deadline.get_or_insert_with(|| self.state.next_deadline())
+    }
+
     /// Takes an input at `at`; `id` is the number of a request that arrives with it.
     pub(super) fn feed(&mut self, sight: &Sight<'_>, at: Micros, input: &Input, id: Option<u64>) {
         self.feed_beside(sight, at, input, id, &[]);
@@ -181,6 +189,7 @@ impl World {
             self.requests.insert(id, Mine { own, course: Course::NEW, touched });
             self.by_own.insert(own, id);
         }
+        self.deadline = None;
         let events = decide_within(&mut self.state, at, input, std::mem::take(&mut self.room));
         let done = Done { seq: self.state.seq(), at: self.state.now(), input, events };
         let mut about = std::mem::take(&mut self.about);

@@ -22,7 +22,12 @@ impl Fine {
 
     /// `num / den`, rounded down; a denominator of zero gives 0.
     pub const fn from_fraction(num: u64, den: u64) -> Fine {
-        if den == 0 { Fine(0) } else { Fine((num as i128).saturating_mul(Self::SCALE) / den as i128) }
+        // A division of this width is the slowest there is, and most often nothing is to be divided.
+        if den == 0 || num == 0 {
+            Fine(0)
+        } else {
+            Fine((num as i128).saturating_mul(Self::SCALE) / den as i128)
+        }
     }
 
     /// The same number in finer steps.
