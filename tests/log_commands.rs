@@ -322,3 +322,45 @@ fn what_can_show_nothing_is_refused_with_the_reason() {
     ok(&["cat", "--data", "data", "--from", "10", "--to", "2026-11-30"], dir.path());
     assert!(!ok(&["cat", "--data", "data", "--from", "10", "--to", "10"], dir.path()).is_empty());
 }
+
+/// sled gives no space back: a rebuild that cleared its database in place would leave all of the old one on the disk.
+#[test]
+fn projections_are_rebuilt_in_a_new_database_and_not_while_somebody_has_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = command.args(args).args(["--data", "data"]).current_dir(dir.path()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        (output.status.success(), text)
+    };
+    let counted = || {
+        let (answered, text) = run(&["query", "how-far-are-the-answers", "--json"]);
+        assert!(answered, "{text}");
+        let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+        answer["data"]["projection"].as_array().unwrap().len()
+    };
+    assert_eq!(counted(), 2, "two pools");
+    let projections = dir.path().join("data/projections");
+    let size = || std::fs::metadata(projections.join("db")).unwrap().len();
+    let rebuilt = || {
+        let (done, text) = run(&["projections", "rebuild"]);
+        assert!(done && text.contains("chat: sequence") && text.contains("steps/s"), "{text}");
+        size()
+    };
+    // How full its last pages are differs from run to run; four times as much would be seen.
+    let first = rebuilt() * 5 / 4;
+    for turn in 0..4 {
+        let again = rebuilt();
+        assert!(again <= first, "{again} bytes in turn {turn}, at most {first} at first");
+    }
+    // Damage is no hindrance.
+    std::fs::write(projections.join("db"), vec![7; 1 << 20]).unwrap();
+    assert!(rebuilt() <= first);
+    assert_eq!(counted(), 2);
+    let (before, held) = (size(), HotStore::open(&dir.path().join("data"), HotOptions::default()).unwrap());
+    let (done, text) = run(&["projections", "rebuild"]);
+    assert!(!done && text.contains("in use"), "{text}");
+    assert_eq!(size(), before, "they are left as they were");
+    drop(held);
+}
