@@ -197,8 +197,8 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
         let policy = self.policy(step, &worlds)?;
         for world in &mut worlds {
             let sight = self.sight(Some(step));
-            take(world, &sight, step, policy.as_ref(), &touched);
-            world.moved(&sight, &touched);
+            let taken = take(world, &sight, step, policy.as_ref(), &touched);
+            world.moved(&sight, &touched, taken);
             if self.question.options.patience == PatienceRule::KaplanMeier {
                 for id in &touched {
                     if let Some(fact) = self.facts.get(id).filter(|fact| fact.course.stage != Stage::Queued) {
@@ -339,12 +339,18 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
     }
 }
 
-/// The candidate takes a logged step's input, as far as that is not its own affair.
-fn take(world: &mut World, sight: &Sight<'_>, step: &Step, policy: Option<&PolicyChange>, touched: &[u64]) {
+/// The candidate takes a logged step's input, as far as that is not its own affair: did it?
+fn take(
+    world: &mut World,
+    sight: &Sight<'_>,
+    step: &Step,
+    policy: Option<&PolicyChange>,
+    touched: &[u64],
+) -> bool {
     let arrived = matches!(step.input, Input::Arrived(_)).then_some(step.seq);
-    if let Some(input) = translate(world, sight, step, policy) {
-        world.feed_beside(sight, step.at, &input, arrived, touched);
-    }
+    let Some(input) = translate(world, sight, step, policy) else { return false };
+    world.feed_beside(sight, step.at, &input, arrived, touched);
+    true
 }
 
 fn translate<'s>(

@@ -275,13 +275,13 @@ impl World {
         }
     }
 
-    /// The log has moved these.
-    pub fn moved(&mut self, sight: &Sight<'_>, ids: &[u64]) {
-        for id in ids {
-            self.compare(sight, *id);
-        }
-        if self.parted.is_none() && !self.differing.is_empty() {
-            self.part(sight, &Done::nothing(self.state.now()));
+    /// The log has moved these; `compared`: in the step that the candidate took with it.
+    pub fn moved(&mut self, sight: &Sight<'_>, ids: &[u64], compared: bool) {
+        if !compared {
+            ids.iter().for_each(|id| self.compare(sight, *id));
+            if self.parted.is_none() && !self.differing.is_empty() {
+                self.part(sight, &Done::nothing(self.state.now()));
+            }
         }
         for id in ids {
             self.know(sight, *id);
