@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Makes a log of that many steps in sealed segments (virtual time: eight simulated servers, 60 s of calm and 20 s of
 burst in turn), then runs `verify`, and `what-if` three times: with equal settings, with a budget that sheds in each
-burst, and with a change that keeps both runs apart. Bars: 500,000 steps/s, 100,000 requests/s while one more
-thread decodes, 200 MiB.
+burst, and with a change that keeps both runs apart. Bars: 500,000 steps/s, 100,000 requests/s decided on one
+thread while others read and decode, 200 MiB.
 
 Exit code: 0 where every bar holds; else 1.
 
