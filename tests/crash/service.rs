@@ -16,7 +16,7 @@ flowControl:
 weir: {listen: '127.0.0.1:0', leaseTimeout: 250ms, resumeWindow: 200ms, drainTimeout: 0s}
 pools:
   default:
-    endpoints: [{name: e0, url: 'http://127.0.0.1:9'}, {name: e1, url: 'http://127.0.0.1:9'}]
+    endpoints: [{name: e0, url: 'http://127.0.0.1:9'}, {name: e1, url: 'http://127.0.0.1:10'}]
 ";
 
 pub struct Service {
