@@ -9,7 +9,8 @@ use weir_kernel::{
     ProgramAware, Ratio, Sizing, UsageLimit,
 };
 
-/// The document of these settings, of the pool `default`. `blindAfter` is left out where it follows from the rest.
+/// The document of these settings, of the pool `default`. What follows from the rest is left out, so that it follows from a
+/// candidate's: `noEndpointRequestTTL` where it is the default TTL, `blindAfter`.
 pub fn document(policy: &Policy) -> Json {
     let short = written(policy, false);
     let resolved = weir_config::resolve(Node::from_json(&short), []).ok();
@@ -19,7 +20,8 @@ pub fn document(policy: &Policy) -> Json {
     if same { short } else { written(policy, true) }
 }
 
-fn written(policy: &Policy, with_regime: bool) -> Json {
+/// `whole`: with what follows from the rest.
+fn written(policy: &Policy, whole: bool) -> Json {
     let mut plugins = Plugins::default();
     let bands: Vec<Json> = policy
         .bands
@@ -68,10 +70,13 @@ fn written(policy: &Policy, with_regime: bool) -> Json {
         eviction
             .insert("maxRevocationsOnDemand".to_owned(), json!(policy.eviction.max_revocations_on_demand));
     }
-    if !with_regime {
-        // It follows from the budgets, and shall follow from a candidate's.
+    if !whole {
         if let Json::Object(pool) = &mut pool {
             pool.remove("regime");
+        }
+        if let (Json::Object(flow), true) = (&mut flow, policy.no_endpoint_budget == policy.saturation_budget)
+        {
+            flow.remove("noEndpointRequestTTL");
         }
     }
     json!({

@@ -18,7 +18,8 @@ pub use document::{document, json_of};
 /// Which settings shall be tried.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SettingsArgs {
-    /// One setting of the candidate, by its path in the configuration; may be given more than once.
+    /// One setting of the candidate, by its path in the configuration; may be given more than once. What follows from
+    /// another setting follows here too: noEndpointRequestTTL, where it was logged equal to defaultRequestTTL.
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub set: Vec<String>,
 
@@ -70,6 +71,26 @@ pub enum CandidateError {
         pool: String,
         /// The pools of the file.
         known: String,
+    },
+    /// Settings that the decisions in a log do not depend on.
+    #[error(
+        "the candidate sets {paths}: no part of what is replayed, since it acts before a request comes to the decisions \
+         that the log holds, or after them; leave it out"
+    )]
+    Beside {
+        /// Their paths.
+        paths: String,
+    },
+    /// Another mode.
+    #[error(
+        "mode: the candidate has {candidate}, and the log was made under {logged}: both decide alike, and what callers do \
+         where nothing is enforced is not in the log of the other"
+    )]
+    Mode {
+        /// That of the log.
+        logged: &'static str,
+        /// That of the candidate.
+        candidate: &'static str,
     },
     /// The logged settings have no form in a file.
     #[error("the logged settings cannot be written as a configuration (give --config): {0}")]
@@ -153,6 +174,28 @@ impl Candidate {
             Some(pool) => Ok(pool.policy.clone()),
             None => Err(self.no_pool(pool, &effective)),
         }
+    }
+
+    /// [`Candidate::resolve`], for decisions that are compared with those of a log.
+    ///
+    /// # Errors
+    /// As there; and settings of which a log cannot tell what would have been.
+    pub fn beside(&self, logged: &Policy, pool: &str) -> Result<Policy, CandidateError> {
+        let policy = self.resolve(logged, pool)?;
+        let sets = self.sets.iter().filter_map(|(at, _)| path::full(at).ok());
+        let patched = self.patch.iter().flat_map(path::leaves);
+        let paths: Vec<String> = sets.chain(patched).filter(|path| !path::decides(path)).collect();
+        if !paths.is_empty() {
+            return Err(CandidateError::Beside { paths: paths.join(", ") });
+        }
+        if policy.observe != logged.observe {
+            let mode = |observe| if observe { "observe" } else { "enforce" };
+            return Err(CandidateError::Mode {
+                logged: mode(logged.observe),
+                candidate: mode(policy.observe),
+            });
+        }
+        Ok(policy)
     }
 
     fn no_pool(&self, pool: &str, effective: &Effective) -> CandidateError {

@@ -39,6 +39,40 @@ const ALONE: [(&str, &str); 11] = [
     ("maxDynamicBands", "weir.maxDynamicBands"),
     ("idempotencyKeys", "weir.idempotencyKeys"),
 ];
+/// Of the section `weir`, what decisions depend on.
+const WEIR: [&str; 5] =
+    ["leaseTimeout", "ticketTimeout", "resumeWindow", "idempotencyKeys", "maxDynamicBands"];
+/// Of a pool, what decisions depend on (`mode` is looked at by itself).
+const DECIDES: [&str; 7] = ["mode", "saturation", "eviction", "registry", "regime", "flowControl", "plugins"];
+
+/// Does a setting act on the decisions that a log holds? Others act before a request comes to them, or after.
+pub fn decides(full: &str) -> bool {
+    let mut parts = full.split(['.', '[']);
+    match parts.next() {
+        Some("weir") => parts.next().is_none_or(|key| WEIR.contains(&key)),
+        Some("pools") => parts.nth(1).is_none_or(|key| DECIDES.contains(&key)),
+        _ => true,
+    }
+}
+
+/// The paths of what a part of a document sets.
+pub fn leaves(part: &Json) -> Vec<String> {
+    fn walk(part: &Json, at: &str, found: &mut Vec<String>) {
+        match part {
+            Json::Object(map) => map.iter().for_each(|(key, value)| {
+                let under = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+                walk(value, &under, found);
+            }),
+            // A section with nothing in it.
+            Json::Null => {}
+            _ => found.push(at.to_owned()),
+        }
+    }
+    let mut found = Vec::new();
+    walk(part, "", &mut found);
+    found
+}
+
 /// A whole policy in one word: a plugin's name, or `{type, parameters}`; and the key that refers to it.
 const POLICIES: [(&str, &str); 2] = [
     ("usageLimitPolicy", "flowControl.usageLimitPolicyPluginRef"),
@@ -55,6 +89,9 @@ pub fn parse(word: &str) -> Result<(String, Json), CandidateError> {
         .split_once('=')
         .filter(|(path, _)| !path.trim().is_empty())
         .ok_or_else(|| refused("allowed: PATH=VALUE, as in defaultRequestTTL=15s".to_owned()))?;
+    if value.trim().is_empty() {
+        return Err(refused("no value; allowed: PATH=VALUE, as in defaultRequestTTL=15s".to_owned()));
+    }
     let node = weir_config::parse_yaml(value).map_err(|error| refused(error.message))?;
     let json = json_of(&node).map_err(|key| refused(format!("the key {key} stands twice")))?;
     Ok((path.trim().to_owned(), json))
@@ -66,7 +103,10 @@ pub fn shown(value: &Json) -> String {
 }
 
 /// The full path of one that may begin within a section.
-fn full(path: &str) -> Result<String, CandidateError> {
+///
+/// # Errors
+/// It begins with no key that is known.
+pub fn full(path: &str) -> Result<String, CandidateError> {
     let end = path.find(['.', '[']).unwrap_or(path.len());
     let (head, rest) = path.split_at(end);
     if TOP.contains(&head) {
@@ -167,7 +207,8 @@ fn put(document: &mut Json, full: &str, word: &str, value: Json) -> Result<(), C
     Ok(())
 }
 
-/// Lays `patch` over `document`: sections are merged, everything else is replaced.
+/// Lays `patch` over `document`: sections are merged, everything else is replaced; a section with nothing in it (or with
+/// nothing but comments) changes nothing.
 pub fn merge(document: &mut Json, patch: &Json) {
     match (document, patch) {
         (Json::Object(into), Json::Object(from)) => {
@@ -175,6 +216,7 @@ pub fn merge(document: &mut Json, patch: &Json) {
                 merge(into.entry(key.clone()).or_insert(Json::Null), value);
             }
         }
+        (Json::Object(_), Json::Null) => {}
         (at, value) => *at = value.clone(),
     }
 }

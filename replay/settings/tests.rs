@@ -98,10 +98,18 @@ fn logged_settings_come_back_from_their_document() {
 fn a_change_changes_that_and_nothing_else() {
     let base = many().remove(1);
     let one = |words: &[&str]| candidate(words).unwrap().resolve(&base, "chat").unwrap();
+    // A budget that nothing is said of follows the default TTL, as it does in a file of the service.
+    let (short, long) = (Micros::from_secs(15), base.no_endpoint_budget);
+    let both = Policy { saturation_budget: short, no_endpoint_budget: short, ..base.clone() };
+    assert_eq!(one(&["defaultRequestTTL=15s"]), both);
+    let one_of_them = Policy { saturation_budget: short, ..base.clone() };
     assert_eq!(
-        one(&["defaultRequestTTL=15s"]),
-        Policy { saturation_budget: Micros::from_secs(15), ..base.clone() }
+        one(&["defaultRequestTTL=15s", &format!("noEndpointRequestTTL={}s", long.0 / 1_000_000)]),
+        one_of_them
     );
+    let own = Policy { no_endpoint_budget: Micros::from_secs(300), ..base.clone() };
+    let kept = candidate(&["defaultRequestTTL=15s"]).unwrap().resolve(&own, "chat").unwrap();
+    assert_eq!((kept.saturation_budget, kept.no_endpoint_budget), (short, own.no_endpoint_budget));
     let got = one(&["flowControl.priorityBands[0].maxRequests=2000"]);
     assert_eq!(got.bands[&100].max_requests, 2_000);
     assert_eq!(got.bands[&0], base.bands[&0]);
@@ -140,6 +148,7 @@ fn what_the_service_would_refuse_is_refused_with_its_words() {
         (&["usageLimitPolicy={type: static-usage-limit-policy, parameters: {threshold: 1.5}}"], "threshold"),
         (&["priorityBands[7].maxRequests=1"], "priorityBands has 1 entries; allowed: an index from 0 to 1"),
         (&["maxRequests"], "PATH=VALUE"),
+        (&["defaultRequestTTL="], "no value; allowed: PATH=VALUE"),
         (&["wholly=1"], "known here"),
     ] {
         let got = refused(words);
@@ -164,4 +173,58 @@ fn a_file_is_read_for_the_pool_of_the_log_and_a_patch_is_laid_over() {
     assert!(error.contains("no pool \"chess\"; it has chat, code"), "{error}");
     let broken = SettingsArgs { config: Some(file("b.yaml", "a: [1")), ..SettingsArgs::default() };
     assert!(Candidate::read(&broken).unwrap_err().to_string().contains("b.yaml"));
+}
+
+#[test]
+fn what_decisions_do_not_depend_on_is_refused_beside_a_log() {
+    let logged = Policy::default();
+    let refused = |words: &[&str]| {
+        candidate(words).unwrap().beside(&logged, "chat").expect_err(&words.join(" ")).to_string()
+    };
+    for (words, want) in [
+        (
+            &["trustRequestPriority=true"][..],
+            "sets pools.default.trustRequestPriority: no part of what is replayed",
+        ),
+        (&["weir.objectives={batch: 500}", "maxRequests=9"], "sets weir.objectives: no part"),
+        (
+            &["weir.drainTimeout=3s", "weir.listen=127.0.0.1:1"],
+            "sets weir.drainTimeout, weir.listen: no part",
+        ),
+        (&["mode=observe"], "mode: the candidate has observe, and the log was made under enforce"),
+    ] {
+        let got = refused(words);
+        assert!(got.contains(want), "{words:?}: {got}");
+    }
+    // What is no part of it in a whole file is that file's affair; the mode is not.
+    let file = |document: Json| Candidate::of_document(document).beside(&logged, "default");
+    let listens =
+        serde_json::json!({ "weir": { "listen": "127.0.0.1:1" }, "flowControl": { "maxRequests": 9 } });
+    assert_eq!(file(listens).unwrap().max_requests, 9);
+    let observes = serde_json::json!({ "pools": { "default": { "mode": "observe" } } });
+    assert!(matches!(file(observes), Err(CandidateError::Mode { .. })));
+    for word in [
+        "leaseTimeout=9s",
+        "inFlightCredit=false",
+        "weir.resumeWindow=1s",
+        "flowGCTimeout=9s",
+        "mode=enforce",
+    ] {
+        assert!(candidate(&[word]).unwrap().beside(&logged, "chat").is_ok(), "{word}");
+    }
+}
+
+#[test]
+fn a_part_with_nothing_in_it_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let logged = Policy { saturation_budget: Micros::from_secs(15), max_requests: 7, ..many().remove(1) };
+    let path = dir.path().join("patch.yaml");
+    for text in
+        ["", "# nothing\n", "flowControl:\n#  defaultRequestTTL: 20s\n", "flowControl:\nweir:\npools:\n"]
+    {
+        std::fs::write(&path, text).unwrap();
+        let args = SettingsArgs { patch: Some(path.clone()), ..SettingsArgs::default() };
+        let got = Candidate::read(&args).unwrap().beside(&logged, "chat").unwrap();
+        assert_eq!(got, logged, "{text:?}");
+    }
 }

@@ -233,7 +233,7 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
         let candidate = match (&step.input, self.logged.state().seq()) {
             // Before the first settings there is nothing to change.
             (Input::Started(_), 0) => first.clone(),
-            _ => self.question.candidate.resolve(&first, self.question.pool)?,
+            _ => self.question.candidate.beside(&first, self.question.pool)?,
         };
         for n in 0..=self.question.draws {
             let seed = self.question.options.seed.wrapping_add(u64::from(n));
@@ -270,7 +270,7 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
         if worlds.is_empty() {
             return Ok(None);
         }
-        let policy = self.question.candidate.resolve(&logged.policy, self.question.pool)?;
+        let policy = self.question.candidate.beside(&logged.policy, self.question.pool)?;
         Ok(Some(if policy == *logged.policy { logged.clone() } else { change(policy) }))
     }
 

@@ -218,6 +218,12 @@ impl State {
         self.endpoints.len() - self.endpoints.fresh
     }
 
+    /// Does a restart still have to end what could not survive it? Over with [`crate::Event::RecoveryEnded`], and at once
+    /// where there is nothing to end.
+    pub const fn is_recovering(&self) -> bool {
+        self.recovering
+    }
+
     /// The settings of a band; none if it is not there.
     pub fn band_settings(&self, priority: i32) -> Option<&BandSettings> {
         self.bands.get(&priority).map(|band| &band.settings)

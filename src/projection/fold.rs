@@ -167,6 +167,10 @@ impl Folder {
         for event in &step.events {
             self.event(step, spot, hold, event);
         }
+        if matches!(step.input, Input::Started(_)) && !self.state.is_recovering() {
+            // Nothing to end, and so no event that says that all is ended.
+            self.seen.episodes.cease(EpisodeKind::Restart, spot);
+        }
         note::take(step, &mut self.seen.notes);
         self.seen.meter.in_flight(self.state.in_flight());
         self.gauge(step);

@@ -351,3 +351,31 @@ fn a_longer_budget_would_have_been_enough_and_the_log_says_which() {
         data(&common::service(&again.steps), "query($id: ID!) { request(id: $id) { outcome } }", id(first));
     assert_eq!(found["request"]["outcome"], "DISPATCHED");
 }
+
+/// After an orderly restart with nothing to end no event says that all is ended.
+#[test]
+fn a_restart_with_nothing_to_recover_is_over_at_once() {
+    use common::arrival;
+    use common::world::World;
+    use weir_kernel::{Face, Input};
+    let mut world = World::new(1);
+    world.wait(5_000_000);
+    world.take(Input::Stopped);
+    world.at += 3_000_000;
+    world.start();
+    world.join(4);
+    world.wait(9_000_000);
+    world.load(9);
+    (0..40).for_each(|_| {
+        world.arrive(arrival("tenant-c", None, Face::Held));
+    });
+    world.wait(4_000_000);
+    let found = play(&service(&world.steps), "what-went-wrong", span())["incidents"].clone();
+    let of = |kind: &str| found.as_array().unwrap().iter().find(|one| one["kind"] == kind).unwrap().clone();
+    println!("{found:#}");
+    let restart = of("RESTART");
+    assert_eq!((&restart["shed"], restart["until"].is_null()), (&json!(0), false), "{restart:#}");
+    // From the last step before to the first one after.
+    assert_eq!(restart["durationMs"], json!(3_000.0), "{restart:#}");
+    assert_eq!(of("SHED_BURST")["shed"], json!(40));
+}
