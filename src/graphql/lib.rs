@@ -10,6 +10,7 @@ mod difference;
 mod events;
 mod explain;
 mod fault;
+mod groups;
 mod incidents;
 mod limits;
 mod playbook;

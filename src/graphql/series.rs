@@ -1,37 +1,22 @@
 //! Series over time: outcomes, waits, what stood in the queue, the gauge.
 //!
-//! At most 2,000 buckets a report and 200 groups; what is beyond the latter shares a group.
+//! At most 2,000 buckets a report and 200 groups (`groups.rs`).
 
 use crate::ask::{Ask, Out, wrong};
 use crate::fault::Fault;
+use crate::groups::{By, GROUPS, Group, Series};
 use crate::values::{self, ms, time};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_kernel::{Micros, Outcome, Reason, Regime};
 use weir_projection::{
-    Bucket, COARSE, Cell, CellKey, FINE, Grain, Level, OTHER, PoolProjection, ProjectionError, Standing,
-    Waits,
+    Bucket, COARSE, Cell, CellKey, FINE, Grain, Level, PoolProjection, ProjectionError, Standing, Waits,
 };
 
 /// Buckets of one report at the most.
 const POINTS_MAX: u64 = 2_000;
-/// Groups of one report at the most.
-const GROUPS_MAX: usize = 200;
 /// Buckets if their width is left to us.
 const POINTS: u64 = 120;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    Band,
-    Flow,
-    Objective,
-    Reason,
-    Outcome,
-    Regime,
-    Nothing,
-}
-
-const GROUPS: [By; 7] = [By::Band, By::Flow, By::Objective, By::Reason, By::Outcome, By::Regime, By::Nothing];
 
 /// The time of a report, cut into buckets.
 struct Cut {
@@ -41,6 +26,8 @@ struct Cut {
     grain: Grain,
     /// The figures of each bucket are asked for, not only those of the whole.
     points: bool,
+    /// Flows, or objectives, that share a name in the read models were met.
+    shared: [std::cell::Cell<bool>; 2],
 }
 
 impl Cut {
@@ -68,7 +55,7 @@ impl Cut {
         }
         let to = Micros(from.0.saturating_add(count.saturating_mul(width.0)));
         let grain = if width.0.is_multiple_of(COARSE.0) { Grain::Coarse } else { Grain::Fine };
-        Ok(Cut { from, to, width, grain, points: ask.wants(points) })
+        Ok(Cut { from, to, width, grain, points: ask.wants(points), shared: Default::default() })
     }
 
     /// The bucket of the report in which a bucket of the read models lies: the first, where none is asked for.
@@ -89,7 +76,7 @@ impl Cut {
         let mut give = |grain, from, to| {
             pool.buckets(grain, from, to, ask.work(), |bucket| {
                 // Flows that share a name in ten minutes may have their own in ten seconds.
-                if grain == Grain::Coarse && self.grain == Grain::Fine && !bucket.is_exact() {
+                if grain == Grain::Coarse && self.grain == Grain::Fine && bucket.lumped != [false, false] {
                     return pool.buckets(
                         Grain::Fine,
                         bucket.start,
@@ -101,6 +88,7 @@ impl Cut {
                         },
                     );
                 }
+                self.note(bucket);
                 take(self.point(bucket.start), bucket);
                 Ok(())
             })
@@ -116,6 +104,23 @@ impl Cut {
         give(Grain::Fine, to, self.to)
     }
 
+    /// What was refused many at a time has no names in the log.
+    fn note(&self, bucket: &Bucket) {
+        for (shared, lumped) in self.shared.iter().zip(bucket.lumped) {
+            shared.set(shared.get() || lumped || bucket.unnamed > 0);
+        }
+    }
+
+    /// Are the figures of flows (if it is about those) and of objectives those of each by itself?
+    fn is_exact(&self, flows: bool, objectives: bool) -> bool {
+        let [of_flows, of_objectives] = &self.shared;
+        !(flows && of_flows.get() || objectives && of_objectives.get())
+    }
+
+    fn buckets(&self) -> u64 {
+        if self.points { self.to.since(self.from).0 / self.width.0 } else { 1 }
+    }
+
     fn report(&self, mut body: Value) -> Value {
         if let Value::Object(fields) = &mut body {
             fields.insert("from".to_owned(), time(self.from));
@@ -123,72 +128,6 @@ impl Cut {
             fields.insert("bucketSeconds".to_owned(), json!(self.width.0 / 1_000_000));
         }
         body
-    }
-}
-
-/// What a series is about: one of these is set, or none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Group {
-    band: Option<i32>,
-    flow: Option<String>,
-    objective: Option<String>,
-    reason: Option<Option<Reason>>,
-    outcome: Option<Outcome>,
-    regime: Option<Regime>,
-}
-
-impl Group {
-    fn of(by: By, key: &CellKey) -> Group {
-        let none = Group::default();
-        match by {
-            By::Band => Group { band: Some(key.priority), ..none },
-            By::Flow => Group { flow: Some(key.flow.clone()), ..none },
-            By::Objective => Group { objective: Some(key.objective.clone()), ..none },
-            By::Reason => Group { reason: Some(key.reason), ..none },
-            By::Outcome => Group { outcome: Some(key.outcome), ..none },
-            By::Regime => Group { regime: Some(key.regime), ..none },
-            By::Nothing => none,
-        }
-    }
-
-    fn value(&self) -> Value {
-        let text = match self {
-            Group { flow: Some(flow), band: Some(band), .. } => format!("flow {flow} in band {band}"),
-            Group { band: Some(band), .. } => format!("band {band}"),
-            Group { flow: Some(flow), .. } => format!("flow {flow}"),
-            Group { objective: Some(name), .. } if name.is_empty() => "no objective".to_owned(),
-            Group { objective: Some(name), .. } => format!("objective {name}"),
-            Group { reason: Some(reason), .. } => reason.map_or("admitted", Reason::word).to_owned(),
-            Group { outcome: Some(outcome), .. } => outcome.word().to_owned(),
-            Group { regime: Some(regime), .. } => regime.word().to_owned(),
-            _ => "all".to_owned(),
-        };
-        json!({
-            "text": text,
-            "band": self.band,
-            "flow": self.flow,
-            "objective": self.objective,
-            "reason": self.reason.flatten().map(values::reason),
-            "outcome": self.outcome.map(values::outcome),
-            "regime": self.regime.map(values::regime),
-        })
-    }
-}
-
-/// The series of a report, by group and bucket.
-struct Series<T> {
-    groups: BTreeMap<Group, BTreeMap<Micros, T>>,
-}
-
-impl<T: Default> Series<T> {
-    fn new() -> Self {
-        Series { groups: BTreeMap::new() }
-    }
-
-    fn at(&mut self, group: Group, point: Micros) -> &mut T {
-        let full = self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&group);
-        let group = if full { Group { flow: Some(OTHER.to_owned()), ..Group::default() } } else { group };
-        self.groups.entry(group).or_default().entry(point).or_default()
     }
 }
 
@@ -225,22 +164,23 @@ impl Which {
     }
 }
 
-fn cells(ask: &Ask<'_>) -> Result<(Cut, Series<Cell>), Fault> {
+/// The cells of a report, and whether they are exact.
+fn cells(ask: &Ask<'_>) -> Result<(Cut, Series<Cell>, bool), Fault> {
     let pool = ask.pool()?;
     let (cut, which) = (Cut::of(ask, pool, &["series", "points"])?, Which::of(ask)?);
     let by = ask.one_of("groupBy", &GROUPS)?.unwrap_or(By::Nothing);
-    let mut series = Series::new();
+    let mut series = Series::new(cut.buckets());
     cut.each(ask, pool, |point, bucket| {
         for (key, cell) in &bucket.cells {
             if which.as_ref().is_none_or(|which| which.holds(key)) {
-                let mine: &mut Cell = series.at(Group::of(by, key), point);
-                mine.count += cell.count;
-                mine.bytes = mine.bytes.saturating_add(cell.bytes);
-                mine.waits.merge(&cell.waits);
+                series.add(Group::of(by, key), point, cell);
             }
         }
     })?;
-    Ok((cut, series))
+    let flows = by == By::Flow || which.as_ref().is_some_and(|which| which.flow.is_some());
+    let objectives = by == By::Objective || which.as_ref().is_some_and(|which| which.objective.is_some());
+    let exact = cut.is_exact(flows, objectives) && !series.is_full;
+    Ok((cut, series.largest(), exact))
 }
 
 /// The largest first.
@@ -251,7 +191,7 @@ fn ordered(mut list: Vec<(u64, Value)>) -> Vec<Value> {
 
 /// `Query.outcomes`.
 pub fn outcomes(ask: &Ask<'_>) -> Result<Out, Fault> {
-    let (cut, series) = cells(ask)?;
+    let (cut, series, exact) = cells(ask)?;
     let all: u64 = series.groups.values().flat_map(BTreeMap::values).map(|cell| cell.count).sum();
     let one = |(group, points): (&Group, &BTreeMap<Micros, Cell>)| {
         let count: u64 = points.values().map(|cell| cell.count).sum();
@@ -267,7 +207,7 @@ pub fn outcomes(ask: &Ask<'_>) -> Result<Out, Fault> {
         (count, value)
     };
     let list = ordered(series.groups.iter().map(one).collect());
-    Ok(cut.report(json!({ "series": list })).into())
+    Ok(cut.report(json!({ "series": list, "exact": exact })).into())
 }
 
 fn figures(waits: &Waits) -> Value {
@@ -286,7 +226,7 @@ fn figures(waits: &Waits) -> Value {
 
 /// `Query.waits`.
 pub fn waits(ask: &Ask<'_>) -> Result<Out, Fault> {
-    let (cut, series) = cells(ask)?;
+    let (cut, series, exact) = cells(ask)?;
     let one = |(group, points): (&Group, &BTreeMap<Micros, Cell>)| {
         let mut whole = Waits::default();
         points.values().for_each(|cell| whole.merge(&cell.waits));
@@ -296,7 +236,7 @@ pub fn waits(ask: &Ask<'_>) -> Result<Out, Fault> {
         (whole.count, json!({ "group": group.value(), "whole": figures(&whole), "points": points }))
     };
     let list = ordered(series.groups.iter().map(one).collect());
-    Ok(cut.report(json!({ "series": list })).into())
+    Ok(cut.report(json!({ "series": list, "exact": exact })).into())
 }
 
 /// `Query.queue`.
@@ -304,7 +244,7 @@ pub fn queue(ask: &Ask<'_>) -> Result<Out, Fault> {
     let pool = ask.pool()?;
     let cut = Cut::of(ask, pool, &["series", "points"])?;
     let by = ask.one_of("groupBy", &[By::Band, By::Flow, By::Nothing])?.unwrap_or(By::Nothing);
-    let mut series: Series<Standing> = Series::new();
+    let mut series: Series<Standing> = Series::new(cut.buckets());
     // A queue that was not there was empty: means are over the time that was looked at, not over its own.
     let (mut spans, mut span): (BTreeMap<Micros, u64>, u64) = (BTreeMap::new(), 0);
     cut.each(ask, pool, |point, bucket| {
@@ -313,18 +253,19 @@ pub fn queue(ask: &Ask<'_>) -> Result<Out, Fault> {
         match by {
             By::Band => {
                 for (priority, standing) in &bucket.bands {
-                    series.at(Group { band: Some(*priority), ..Group::default() }, point).merge(standing);
+                    series.add(Group::of_queue(*priority, None), point, standing);
                 }
             }
             By::Flow => {
                 for ((priority, flow), standing) in &bucket.flows {
-                    let group = Group { band: Some(*priority), flow: Some(flow.clone()), ..Group::default() };
-                    series.at(group, point).merge(standing);
+                    series.add(Group::of_queue(*priority, Some(flow)), point, standing);
                 }
             }
-            _ => series.at(Group::default(), point).merge(&bucket.queue),
+            _ => series.add(Group::default(), point, &bucket.queue),
         }
     })?;
+    let exact = cut.is_exact(by == By::Flow, false) && !series.is_full;
+    let series = series.largest();
     let one = |(group, points): (&Group, &BTreeMap<Micros, Standing>)| {
         let mut whole = Standing::default();
         points.values().for_each(|standing| whole.merge(standing));
@@ -348,7 +289,7 @@ pub fn queue(ask: &Ask<'_>) -> Result<Out, Fault> {
         (whole.requests.area, value)
     };
     let list = ordered(series.groups.iter().map(one).collect());
-    Ok(cut.report(json!({ "series": list })).into())
+    Ok(cut.report(json!({ "series": list, "exact": exact })).into())
 }
 
 fn over(area: u64, span: u64) -> f64 {

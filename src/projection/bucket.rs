@@ -10,8 +10,8 @@ use weir_kernel::{LeaseEnd, Micros, Outcome, Reason, Regime};
 pub const FINE: Micros = Micros::from_secs(10);
 /// Ten minutes.
 pub const COARSE: Micros = Micros::from_secs(600);
-/// Series of one bucket; beyond it flows and objectives share [`OTHER`].
-pub const SERIES_MAX: usize = 512;
+/// Series of one bucket; beyond it flows share [`OTHER`], and beyond twice as many objectives do.
+pub const SERIES_MAX: usize = 2_048;
 /// The name that is shared then. Figures of the whole stay exact.
 pub const OTHER: &str = "(other)";
 
@@ -232,6 +232,8 @@ pub struct Bucket {
     pub reclamations: u64,
     /// Revocations issued.
     pub revocations: u64,
+    /// Some flows share [`OTHER`] here for want of room; some objectives do.
+    pub lumped: [bool; 2],
 }
 
 impl Bucket {
@@ -242,25 +244,43 @@ impl Bucket {
 
     /// Counts requests that ended alike.
     pub fn count(&mut self, key: CellKey, count: u64, bytes: u64, waited: Micros) {
-        let cell = slot(&mut self.cells, key, |key| {
-            OTHER.clone_into(&mut key.flow);
-            OTHER.clone_into(&mut key.objective);
-        });
+        let cell = self.cell(key);
         cell.count += count;
         cell.bytes = cell.bytes.saturating_add(bytes);
         cell.waits.add(waited.0, count);
     }
 
+    fn cell(&mut self, mut key: CellKey) -> &mut Cell {
+        if self.cells.len() >= SERIES_MAX && !self.cells.contains_key(&key) {
+            self.lumped[0] = true;
+            OTHER.clone_into(&mut key.flow);
+            if self.cells.len() >= 2 * SERIES_MAX && !self.cells.contains_key(&key) {
+                self.lumped[1] = true;
+                OTHER.clone_into(&mut key.objective);
+            }
+        }
+        self.cells.entry(key).or_default()
+    }
+
+    /// What stands in the queue of a flow.
+    pub fn flow(&mut self, mut key: (i32, String)) -> &mut Standing {
+        if self.flows.len() >= SERIES_MAX && !self.flows.contains_key(&key) {
+            self.lumped[0] = true;
+            OTHER.clone_into(&mut key.1);
+        }
+        self.flows.entry(key).or_default()
+    }
+
     /// Takes in the bucket that follows.
     pub fn merge(&mut self, later: &Bucket) {
+        for (mine, later) in self.lumped.iter_mut().zip(later.lumped) {
+            *mine |= later;
+        }
         self.merge_levels(later);
         self.arrivals += later.arrivals;
         self.unnamed += later.unnamed;
         for (key, cell) in &later.cells {
-            let mine = slot(&mut self.cells, key.clone(), |key| {
-                OTHER.clone_into(&mut key.flow);
-                OTHER.clone_into(&mut key.objective);
-            });
+            let mine = self.cell(key.clone());
             mine.count += cell.count;
             mine.bytes = mine.bytes.saturating_add(cell.bytes);
             mine.waits.merge(&cell.waits);
@@ -273,7 +293,7 @@ impl Bucket {
             self.bands.entry(*priority).or_default().merge(standing);
         }
         for (key, standing) in &later.flows {
-            slot(&mut self.flows, key.clone(), |key| OTHER.clone_into(&mut key.1)).merge(standing);
+            self.flow(key.clone()).merge(standing);
         }
     }
 
@@ -299,11 +319,6 @@ impl Bucket {
         self.reclamations += later.reclamations;
         self.revocations += later.revocations;
     }
-
-    /// Does every flow stand for itself here (none shares [`OTHER`] for want of room)?
-    pub fn is_exact(&self) -> bool {
-        self.cells.len() <= SERIES_MAX && self.flows.len() <= SERIES_MAX
-    }
 }
 
 impl Standing {
@@ -312,14 +327,6 @@ impl Standing {
         self.requests.merge(&later.requests);
         self.bytes.merge(&later.bytes);
     }
-}
-
-/// The place of a key, or, if there are many already, of what it is lumped into.
-pub fn slot<K: Ord, V: Default>(map: &mut BTreeMap<K, V>, mut key: K, lump: impl Fn(&mut K)) -> &mut V {
-    if map.len() >= SERIES_MAX && !map.contains_key(&key) {
-        lump(&mut key);
-    }
-    map.entry(key).or_default()
 }
 
 #[cfg(test)]
@@ -346,24 +353,36 @@ mod tests {
     }
 
     #[test]
-    fn more_series_than_there_is_room_for_share_a_name_and_the_sum_stays() {
+    fn more_flows_than_there_is_room_for_share_a_name_and_objectives_keep_theirs() {
         let mut bucket = Bucket::new(Micros(0), FINE);
-        for n in 0..2_000 {
-            let key = CellKey {
-                priority: 0,
-                flow: format!("tenant-{n}"),
-                objective: String::new(),
-                outcome: Outcome::EvictedTTL,
-                reason: Some(Reason::TtlExpired),
-                regime: Regime::HasEndpoints,
-            };
-            bucket.count(key, 1, 10, Micros(5));
-        }
-        assert_eq!(bucket.cells.len(), SERIES_MAX + 1);
-        assert_eq!(bucket.cells.values().map(|cell| cell.count).sum::<u64>(), 2_000);
+        let key = |n: usize| CellKey {
+            priority: 0,
+            flow: format!("tenant-{n}"),
+            objective: format!("objective-{}", n % 3),
+            outcome: Outcome::EvictedTTL,
+            reason: Some(Reason::TtlExpired),
+            regime: Regime::HasEndpoints,
+        };
+        (0..SERIES_MAX).for_each(|n| bucket.count(key(n), 1, 10, Micros(5)));
+        assert_eq!((bucket.cells.len(), bucket.lumped), (SERIES_MAX, [false, false]));
+        (SERIES_MAX..9_000).for_each(|n| bucket.count(key(n), 1, 10, Micros(5)));
+        assert_eq!((bucket.cells.len(), bucket.lumped), (SERIES_MAX + 3, [true, false]));
+        let of = |wanted: &dyn Fn(&CellKey) -> bool| {
+            bucket.cells.iter().filter(|(key, _)| wanted(key)).map(|(_, cell)| cell.count).sum::<u64>()
+        };
+        assert_eq!((of(&|_| true), of(&|key| key.objective == "objective-1")), (9_000, 3_000));
+        assert_eq!(of(&|key| key.flow == OTHER), 9_000 - SERIES_MAX as u64);
         let mut all = Bucket::new(Micros(0), COARSE);
         all.merge(&bucket);
         all.merge(&bucket);
-        assert_eq!(all.cells.values().map(|cell| cell.waits.count).sum::<u64>(), 4_000);
+        assert_eq!(all.cells.values().map(|cell| cell.waits.count).sum::<u64>(), 18_000);
+        assert_eq!(all.lumped, [true, false]);
+        // As many objectives as flows: they share a name as well, in the end.
+        let own = |n: usize| CellKey { objective: format!("objective-{n}"), ..key(n) };
+        (0..3 * SERIES_MAX).for_each(|n| all.count(own(n + 10_000), 1, 10, Micros(5)));
+        assert_eq!(all.lumped, [true, true]);
+        assert!(all.cells.len() <= 2 * SERIES_MAX + 1, "{}", all.cells.len());
+        (0..2 * SERIES_MAX).for_each(|n| all.flow((0, format!("tenant-{n}"))).requests.touch(1));
+        assert_eq!(all.flows.len(), SERIES_MAX + 1);
     }
 }

@@ -31,7 +31,7 @@ mod source;
 mod work;
 
 pub use ask::{Found, Grain, Moment};
-pub use bucket::{Bucket, COARSE, Cell, CellKey, FINE, Level, OTHER, SERIES_MAX, Standing, Waits};
+pub use bucket::{Bucket, COARSE, Cell, CellKey, FINE, Level, OTHER, Standing, Waits};
 pub use db::FORMAT;
 pub use episode::{Episode, EpisodeKind};
 pub use error::{ProjectionError, Spot, Stopped};

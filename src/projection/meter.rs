@@ -2,7 +2,7 @@
 //!
 //! A bucket is written once, when it is over. Time between a stop and the next start counts nowhere.
 
-use crate::bucket::{Bucket, COARSE, CellKey, FINE, Level, OTHER, slot};
+use crate::bucket::{Bucket, COARSE, CellKey, FINE, Level};
 use crate::row::Row;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ impl Meter {
             with(&mut depth.bytes, &mut standing.bytes);
         }
         for (key, depth) in &mut self.flows {
-            let standing = slot(&mut fine.flows, key.clone(), |key| OTHER.clone_into(&mut key.1));
+            let standing = fine.flow(key.clone());
             with(&mut depth.requests, &mut standing.requests);
             with(&mut depth.bytes, &mut standing.bytes);
         }
@@ -204,7 +204,7 @@ impl Meter {
         step(&mut self.queue, &mut fine.queue);
         step(self.bands.entry(priority).or_insert(fresh), fine.bands.entry(priority).or_default());
         let key = (priority, flow.to_owned());
-        let standing = slot(&mut fine.flows, key.clone(), |key| OTHER.clone_into(&mut key.1));
+        let standing = fine.flow(key.clone());
         step(self.flows.entry(key).or_insert(fresh), standing);
     }
 

@@ -154,9 +154,13 @@ fn a_whole_is_the_same_with_its_buckets_and_without() {
     let mut world = World::new(14);
     for turn in 0..1_500_u64 {
         // More kinds of outcomes than a piece of ten minutes keeps apart, in the second of them.
-        let flows = if (300..700).contains(&turn) { 150 } else { 4 };
+        let (flows, times) = if (300..700).contains(&turn) { (9_000, 8) } else { (4, 1) };
         let objective = [None, Some("interactive"), Some("batch")][(turn % 3) as usize];
-        let id = world.arrive(arrival(&format!("tenant-{:03}", turn * 7 % flows), objective, Face::Held));
+        let mut id = 0;
+        for n in 0..times {
+            let flow = format!("tenant-{:03}", (turn * 8 + n) * 7 % flows);
+            id = world.arrive(arrival(&flow, objective, Face::Held));
+        }
         world.load([0, 9, 3][(turn / 40 % 3) as usize]);
         world.wait(if flows > 4 { 700_000 } else { 2_000_000 });
         if world.state.lease(weir_kernel::RequestId(id)).is_some() {
@@ -209,4 +213,38 @@ fn a_whole_is_the_same_with_its_buckets_and_without() {
             assert_eq!(with, without, "{report} of {from} to {to}");
         }
     }
+}
+
+/// More flows in ten seconds than are kept apart: those that share a name are said to, and objectives keep their figures.
+#[test]
+fn figures_that_are_not_each_flows_own_are_said_not_to_be() {
+    let mut world = World::new(15);
+    world.wait(10_000_000 - (world.at - common::world::BASE) % 10_000_000);
+    world.load(9);
+    for n in 0..5_000_u64 {
+        let objective = [None, Some("interactive"), Some("batch")][(n % 3) as usize];
+        world.arrive(arrival(&format!("tenant-{n:04}"), objective, Face::Held));
+        world.wait(500);
+    }
+    world.wait(1_000_000);
+    let service = service(&world.steps);
+    let ask = |args: &str| {
+        let query =
+            format!("{{ outcomes({args}) {{ exact series {{ group {{ flow objective }} count }} }} }}");
+        data(&service, &query, json!({}))["outcomes"].clone()
+    };
+    let count = |report: &Value| {
+        report["series"].as_array().unwrap().iter().map(|one| one["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    let all = ask("groupBy: OUTCOME");
+    assert_eq!((&all["exact"], count(&all)), (&json!(true), 5_000));
+    for (objective, wanted) in [("interactive", 1_667), ("batch", 1_666)] {
+        let found = ask(&format!("filter: {{ objective: \"{objective}\" }}"));
+        assert_eq!((&found["exact"], count(&found)), (&json!(true), wanted), "{objective}");
+    }
+    assert_eq!(ask("groupBy: OBJECTIVE")["exact"], json!(true));
+    let flows = ask("groupBy: FLOW");
+    assert_eq!((&flows["exact"], count(&flows)), (&json!(false), 5_000));
+    assert_eq!(flows["series"][0]["group"]["flow"], json!("(other)"));
+    assert_eq!(ask("filter: { flow: \"tenant-4999\" }")["exact"], json!(false));
 }
