@@ -3,6 +3,7 @@
 //! What a batch of writes holds is there as a whole or not at all, whatever happens to the process. A call into sled
 //! may panic on damage; `guarded` turns that into an error. Not here: what the records mean.
 
+use crate::anew::Anew;
 use crate::error::ProjectionError;
 use serde::{Serialize, de::DeserializeOwned};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -138,19 +139,21 @@ impl Writes {
 }
 
 impl Db {
-    /// Opens the database there, of the log with this id; true if it had to be made anew (none, another format, another
-    /// log, damaged).
+    /// Opens the database there, of the log with this id; and why it was made anew, if it was.
     ///
     /// # Errors
     /// The directory cannot be used.
-    pub fn open(path: &Path, log_id: &str) -> Result<(Db, bool), ProjectionError> {
-        let meta = format!("{FORMAT} {log_id}");
-        match Db::open_sled(path, false) {
-            Ok(db) if db.meta().as_deref() == Some(meta.as_bytes()) => return Ok((db, false)),
-            Ok(db) => drop(db),
-            Err(error) => tracing::warn!(%error, "these projections do not open: they are made anew"),
-        }
-        Db::make_anew(path, &meta).map(|db| (db, true))
+    pub fn open(path: &Path, log_id: &str) -> Result<(Db, Option<Anew>), ProjectionError> {
+        let is_there = std::fs::read_dir(path).is_ok_and(|mut files| files.next().is_some());
+        let why = match is_there.then(|| Db::open_sled(path, false)) {
+            None => Anew::None,
+            Some(Ok(db)) => match Anew::of_meta(db.meta().as_deref(), log_id) {
+                None => return Ok((db, None)),
+                Some(why) => why,
+            },
+            Some(Err(error)) => Anew::Unreadable(error.to_string()),
+        };
+        Db::make_anew(path, &format!("{FORMAT} {log_id}")).map(|db| (db, Some(why)))
     }
 
     /// A database that is gone with the process, for a log in memory.
@@ -436,5 +439,40 @@ mod tests {
                 assert_eq!(found, wanted, "{pool} {kind:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_database_that_is_made_anew_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("projections");
+        let open = |id: &str| Db::open(&path, id).unwrap().1;
+        let write = |meta: Option<&str>| {
+            let db = Db::open_sled(&path, false).unwrap();
+            db.guarded(|db| match meta {
+                Some(meta) => db.insert(META, meta).map(|_| ()),
+                None => db.clear(),
+            })
+            .unwrap();
+            db.flush().unwrap();
+        };
+        assert_eq!(open("one"), Some(Anew::None));
+        assert_eq!(open("one"), None);
+        let other = Anew::OtherLog { found: "one".to_owned(), wanted: "two".to_owned() };
+        assert_eq!(open("two"), Some(other));
+        write(Some("2 two"));
+        let why = open("two").unwrap();
+        assert_eq!(why, Anew::Format { found: "2".to_owned() });
+        assert!(why.to_string().ends_with(&format!("are of format 2, wanted is format {FORMAT}")), "{why}");
+        write(None);
+        assert_eq!(open("two"), Some(Anew::Cut));
+        assert_eq!(open("two"), None);
+        std::fs::write(path.join("db"), vec![7; 1 << 20]).unwrap();
+        std::fs::write(path.join("conf"), "none").unwrap();
+        let why = open("two");
+        assert!(matches!(why, Some(Anew::Unreadable(_))), "{why:?}");
+        assert_eq!(open("two"), None);
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(open("two"), Some(Anew::None), "an empty directory holds none");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Whatever goes wrong here stays here: it is said once, tried again later, and the log goes on.
 
+use crate::anew::{Anew, CatchUp};
 use crate::db::{self, Db};
 use crate::error::ProjectionError;
 use crate::pool::{PoolProjection, Position};
@@ -32,7 +33,7 @@ pub const DIRECTORY: &str = "projections";
 pub struct Projections {
     pools: BTreeMap<String, Arc<PoolProjection>>,
     db: Arc<Db>,
-    made_anew: bool,
+    anew: Option<Anew>,
     closed: AtomicBool,
 }
 
@@ -56,13 +57,18 @@ impl Projections {
     /// # Errors
     /// The log or the database cannot be read.
     pub fn open(data: Option<&Path>, source: &Source) -> Result<Projections, ProjectionError> {
-        let (db, made_anew) = match data {
+        let (db, anew) = match data {
             Some(data) => {
                 let description = weir_log::dir::read_description(data)?;
                 let log_id = description.map(|description| description.log_id).unwrap_or_default();
-                Db::open(&Projections::dir(data), &log_id)?
+                let dir = Projections::dir(data);
+                let opened = Db::open(&dir, &log_id)?;
+                if let Some(why) = &opened.1 {
+                    why.say(&dir);
+                }
+                opened
             }
-            None => (Db::temporary()?, true),
+            None => (Db::temporary()?, Some(Anew::None)),
         };
         let db = Arc::new(db);
         let mut pools = BTreeMap::new();
@@ -70,7 +76,7 @@ impl Projections {
             let pool = PoolProjection::open(&name, db.clone(), source.clone())?;
             pools.insert(name, Arc::new(pool));
         }
-        Ok(Projections { pools, db, made_anew, closed: AtomicBool::new(false) })
+        Ok(Projections { pools, db, anew, closed: AtomicBool::new(false) })
     }
 
     /// The same, with pools that may not have a step yet.
@@ -102,9 +108,9 @@ impl Projections {
         self.pools.get(name)
     }
 
-    /// There were none, or of another format or log, so that all is folded from the log.
-    pub fn made_anew(&self) -> bool {
-        self.made_anew
+    /// Why they are folded anew, if they are: there were none, or of another format or log, or none that can be read.
+    pub fn made_anew(&self) -> Option<&Anew> {
+        self.anew.as_ref()
     }
 
     /// Whoever follows them shall end now.
@@ -209,12 +215,19 @@ impl Drop for Followers {
 fn run(pool: &PoolProjection, stop: &Stop) {
     let mut feed = Feed::new(pool.source.clone(), pool.name());
     let (mut committed, mut retained) = (Instant::now(), Instant::now());
+    let mut behind = catch_up_of(pool);
     while !stop.is_told() {
         let kept = keep(pool, &mut feed, &mut committed, &mut retained);
         match kept {
             Ok(true) => {
                 if pool.write().fault.take().is_some() {
                     tracing::info!(pool = pool.name(), "the projections go on");
+                }
+                if let Some((known, steps)) =
+                    behind.as_ref().and_then(|it| Some((it, it.is_over(pool.at().seq)?)))
+                {
+                    known.say_end(pool.name(), steps);
+                    behind = None;
                 }
             }
             // Nothing new: until there is, or for long enough to look at the rest again.
@@ -239,12 +252,22 @@ fn run(pool: &PoolProjection, stop: &Stop) {
                 if let Err(error) = pool.reload() {
                     tracing::warn!(pool = pool.name(), %error, "the projections do not come back");
                 }
+                behind = behind.or_else(|| catch_up_of(pool));
             }
         }
     }
     if let Err(error) = pool.commit().and_then(|_| pool.db.flush()) {
         tracing::warn!(pool = pool.name(), %error, "the projections did not write their end");
     }
+}
+
+/// What it is behind by, where that is worth a word, which is said.
+fn catch_up_of(pool: &PoolProjection) -> Option<CatchUp> {
+    // Where the log cannot be read, that is said when it is followed.
+    let position = pool.position().ok()?;
+    let behind = CatchUp::of(position.committed.seq, position.at.seq, position.head)?;
+    behind.say_begin(pool.name());
+    Some(behind)
 }
 
 /// One round; false if there was nothing to do.

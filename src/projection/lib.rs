@@ -7,6 +7,7 @@
 //!
 //! Not here: decisions (the kernel), the log itself (`weir-log`), and how questions are put (`weir-graphql`).
 
+mod anew;
 mod arrival;
 mod ask;
 mod bucket;
@@ -30,6 +31,7 @@ mod row;
 mod source;
 mod work;
 
+pub use anew::Anew;
 pub use ask::{Found, Grain, Moment};
 pub use bucket::{Bucket, COARSE, Cell, CellKey, FINE, Level, OTHER, Standing, Waits};
 pub use db::FORMAT;

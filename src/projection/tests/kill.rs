@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_kernel::{Micros, Step};
 use weir_log::memory::MemoryDisk;
-use weir_projection::{Filter, Grain, Order, Page, Projections, Row, Source, Work};
+use weir_projection::{Anew, Filter, Grain, Order, Page, Projections, Row, Source, Work};
 
 const CHILD: &str = "WEIR_TEST_FOLLOW";
 
@@ -116,7 +116,7 @@ fn fifty_kills_leave_nothing_twice_and_nothing_missing() {
     let logs = weir_log::reader::Logs::open(dir.path()).unwrap();
     let source = Source::new(Some(dir.path()), logs.hot().cloned());
     let all = Projections::open(Some(dir.path()), &source).unwrap();
-    assert!(!all.made_anew());
+    assert_eq!(all.made_anew(), None);
     let disk = common::memory("chat", &steps);
     let once = Projections::open(None, &Source::new(None, Some(Arc::new(disk)))).unwrap();
     once.catch_up(|_, _| {}).unwrap();
@@ -174,5 +174,6 @@ fn projections_of_another_log_are_thrown_away() {
     let logs = weir_log::reader::Logs::open(two.path()).unwrap();
     let all =
         Projections::open(Some(two.path()), &Source::new(Some(two.path()), logs.hot().cloned())).unwrap();
-    assert!(all.made_anew());
+    let why = all.made_anew();
+    assert!(matches!(why, Some(Anew::OtherLog { .. })), "{why:?}");
 }

@@ -14,7 +14,8 @@ use weir_log::retention::Retention;
 use weir_log::store::Store as _;
 use weir_log::upkeep::Upkeep;
 use weir_projection::{
-    Filter, Grain, Kinds, Moment, Order, Page, PoolProjection, ProjectionError, Projections, Source, Work,
+    Anew, Filter, Grain, Kinds, Moment, Order, Page, PoolProjection, ProjectionError, Projections, Source,
+    Work,
 };
 
 /// Writes and seals in four parts, each with a snapshot at its end.
@@ -80,7 +81,7 @@ fn what_the_log_lets_go_of_leaves_the_projections_and_nothing_else() {
         assert!(trimmed.segments >= 1, "{trimmed:?}");
     }
     let (all, _logs) = open();
-    assert!(!all.made_anew(), "they go on from where they were");
+    assert_eq!(all.made_anew(), None, "they go on from where they were");
     all.catch_up(|_, _| {}).unwrap();
     let pool = all.pool("chat").unwrap();
     let oldest = pool.position().unwrap().begun.seq;
@@ -128,7 +129,7 @@ fn what_the_log_lets_go_of_leaves_the_projections_and_nothing_else() {
     drop((all, _logs));
     Projections::throw_away(dir.path()).unwrap();
     let (all, _logs) = open();
-    assert!(all.made_anew());
+    assert_eq!(all.made_anew(), Some(&Anew::None));
     all.catch_up(|_, _| {}).unwrap();
     let pool = all.pool("chat").unwrap();
     let (rebuilt, begun) = (rows(pool), pool.position().unwrap().begun.seq);
