@@ -211,6 +211,7 @@ fn tally(steps: &[Step]) -> Tallies {
             }
         }
     }
+    what_if::count_waiting(&facts, &mut counts);
     counts.into()
 }
 

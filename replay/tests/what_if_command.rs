@@ -15,11 +15,15 @@ const START: u64 = 1_764_460_800_000_000;
 
 /// A full pool: everything waits, and is shed after 10 s.
 fn log(data: &Path) -> Vec<Step> {
+    log_by(data, KERNEL_BEHAVIOUR)
+}
+
+/// The same, as if this version of the kernel had decided it.
+fn log_by(data: &Path, kernel_behaviour: u32) -> Vec<Step> {
     let mut state = State::new();
     let mut steps = Vec::new();
     let mut take = |at: u64, input: Input| steps.push(step(&mut state, Micros(START + at), input));
-    let started =
-        Started { kernel_behaviour: KERNEL_BEHAVIOUR, version: "0.1.0".to_owned(), wall: Micros(START) };
+    let started = Started { kernel_behaviour, version: "0.1.0".to_owned(), wall: Micros(START) };
     take(0, Input::Started(started));
     let policy = Box::new(Policy { saturation_budget: Micros::from_secs(10), ..Policy::default() });
     take(1, Input::PolicyChanged(PolicyChange { policy, digest: [1; 32] }));
@@ -93,9 +97,61 @@ fn candidates_are_answered_refused_and_listed() {
         assert!(text(&got).contains(want), "{more:?}: {}", text(&got));
     }
 
+    let cut = ask(&["--set", "defaultRequestTTL=300s", "--draws", "2"]);
+    for want in [
+        "still waiting at the end of the range: logged 0, candidate 40",
+        "WARNING: the candidate's longest budget (300s) is more than half of the range (",
+        "difference  candidate's 90 % interval",
+    ] {
+        assert!(text(&cut).contains(want), "{want}: {}", text(&cut));
+    }
+
     let page = ask(&["--set", "defaultRequestTTL=2s", "--report", "r.html"]);
     assert!(page.status.success(), "{}", text(&page));
-    assert!(std::fs::read_to_string(dir.path().join("r.html")).unwrap().ends_with("</html>\n"));
+    let made = || std::fs::read_to_string(dir.path().join("r.html")).unwrap();
+    assert!(made().starts_with("<!doctype") && made().ends_with("</html>\n"));
+    let first = made();
+    assert!(ask(&["--set", "maxRequests=many", "--report", "r.html"]).status.code() == Some(1));
+    assert_eq!(made(), first, "a page that is there stays where there is no answer");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_named_and_loses_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    log(&dir.path().join("data"));
+    let base = ["what-if", "--data", "data", "--sealed", "--set", "defaultRequestTTL=2s", "--report"];
+    let ask = |more: &[&str]| replay(dir.path(), &[&base[..], more].concat());
+    let none = ask(&["none/r.html"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(text(&none).contains("--report none/r.html: No such file"), "{}", text(&none));
+    assert!(none.stdout.is_empty(), "refused before the work begins");
+    if Path::new("/dev/full").exists() {
+        let full = ask(&["/dev/full"]);
+        assert_eq!(full.status.code(), Some(1));
+        assert!(text(&full).contains("--report /dev/full: No space left"), "{}", text(&full));
+        assert!(text(&full).contains("EvictedTTL"), "the answer is told: {}", text(&full));
+    }
+    let empty = ask(&["r.html", "--from", "9000"]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(!dir.path().join("r.html").exists(), "nothing is left of a page that was not made");
+}
+
+#[test]
+fn the_log_of_another_version_is_answered_with_a_doubt() {
+    let dir = tempfile::tempdir().unwrap();
+    log_by(&dir.path().join("data"), KERNEL_BEHAVIOUR + 1);
+    let ask = |command: &str, args: &[&str]| {
+        text(&replay(dir.path(), &[&[command, "--data", "data", "--sealed"], args].concat()))
+    };
+    let what_if = ask("what-if", &["--set", "defaultRequestTTL=2s"]);
+    assert!(what_if.contains("NOT COMPARED: no step") && !what_if.contains("all as logged"), "{what_if}");
+    let vary = ["--vary", "defaultRequestTTL=2s,3s"];
+    let table = ask("sweep", &vary);
+    let told = table.lines().filter(|line| line.contains("decided by another version")).count();
+    assert_eq!(told, 1, "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&ask("sweep", &[&vary[..], &["--json"]].concat())).unwrap();
+    assert!(json["doubt"].as_str().unwrap().starts_with("NOT COMPARED"), "{json}");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use super::lockstep::{Answer, Question, run as lockstep};
 use super::look::Look;
+use super::options::{Options, PatienceRule};
 use super::page::page;
-use super::print;
-use super::world::{Options, PatienceRule};
+use super::report_file::ReportFile;
+use super::{json, print};
 use crate::decode::Batches;
 use crate::fitting;
 use crate::model::PoolModel;
@@ -14,7 +15,6 @@ use crate::settings::{self, Candidate, CandidateError};
 use crate::source::Opened;
 use crate::start::start;
 use crate::usage;
-use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -38,6 +38,10 @@ The log and the candidate are run in lockstep. A request is exact if it came and
 its outcome is the same otherwise, flipped if it is not. While the runs differ, a pool model fitted from this log says
 what the log cannot; lease time under loads that the log never visited is counted as unknown. Paths begin at the top of
 a configuration or within flowControl, weir or the pool; bands count from 0, highest priority first.
+
+The logged settings are decided again too, to find out whether this version decides as the log says; of a log beyond
+100,000 steps only a part is, and nothing of what another version of the kernel decided. The answer says how many steps
+were compared and how many were not; `weir-replay verify` decides every step.
 
 Exit code: 0 answered; 1 refused settings, damage (the place is named), or nothing to read.
 
@@ -120,6 +124,14 @@ pub enum WhatIfError {
     /// Nothing to read.
     #[error("{0}")]
     Nothing(String),
+    /// The page.
+    #[error("--report {}: {error}", .path.display())]
+    Report {
+        /// Its file.
+        path: PathBuf,
+        /// What became of it.
+        error: std::io::Error,
+    },
     /// Standard output.
     #[error(transparent)]
     Output(#[from] std::io::Error),
@@ -136,8 +148,7 @@ pub fn run(args: &Args) -> ExitCode {
 fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
     let candidate = Candidate::read(&args.candidate)?;
     let opened = args.range.open()?;
-    let mut objects = Vec::new();
-    let mut whole = true;
+    let (mut objects, mut whole, mut made) = (Vec::new(), true, None);
     let asked = args.range.pools(&opened)?;
     if args.report.is_some() && asked.len() > 1 {
         let all = asked.join(", ");
@@ -145,6 +156,8 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
             "--report: one pool at a time (--pool); this log has {all}"
         )));
     }
+    let failed = |error| WhatIfError::Report { path: args.report.clone().unwrap_or_default(), error };
+    let report = args.report.as_deref().map(ReportFile::open).transpose().map_err(failed)?;
     for pool in asked {
         let began = Instant::now();
         let model = match &args.pool_model {
@@ -157,21 +170,23 @@ fn what_if(args: &Args) -> Result<ExitCode, WhatIfError> {
             return Err(WhatIfError::Nothing(format!("pool {pool}: no steps in this range")));
         }
         whole &= answer.damaged.is_none();
-        if let Some(file) = &args.report {
-            std::fs::write(file, page(&pool, &candidate, &answer, &model))?;
-        }
+        made = report.is_some().then(|| page(&pool, &candidate, &answer, &model));
         if args.json {
-            let mut object = print::json(&pool, &candidate, &answer, &model);
+            let mut object = json::json(&pool, &candidate, &answer, &model);
             let ran = (began.elapsed() - fitted).as_secs_f64();
             let deciding = usage::thread_time().zip(spent).map(|(now, then)| (now - then).as_secs_f64());
-            object["seconds"] = json!({ "fit": fitted.as_secs_f64(), "run": ran, "deciding": deciding });
+            object["seconds"] =
+                serde_json::json!({ "fit": fitted.as_secs_f64(), "run": ran, "deciding": deciding });
             objects.push(object);
         } else {
-            print::text(&pool, &candidate, &answer, &model, args)?;
+            print::text(&pool, &candidate, &answer, &model)?;
         }
     }
     if args.json {
-        weir_log::say!("{}", json!({ "pools": objects, "usage": usage::to_json() }))?;
+        weir_log::say!("{}", serde_json::json!({ "pools": objects, "usage": usage::to_json() }))?;
+    }
+    if let (Some(report), Some(page)) = (report, made) {
+        report.write(&page).map_err(failed)?;
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -68,6 +68,11 @@ impl Course {
         }
     }
 
+    /// It waits, or is not decided.
+    pub fn is_queued(&self) -> bool {
+        self.stage == Stage::Queued
+    }
+
     /// Where it is, and whether it is to stay there.
     pub const fn standing(&self) -> (Stage, bool) {
         (self.stage, self.revoked)
@@ -189,6 +194,25 @@ pub fn take(facts: &mut Facts, counts: Option<&mut Counts>, step: &Step, keep: K
         if touched.last() != Some(&id) {
             touched.push(id);
         }
+    }
+}
+
+/// Requests that wait.
+pub fn waiting(facts: &Facts) -> impl Iterator<Item = &Fact> {
+    facts.values().filter(|fact| fact.course.is_queued())
+}
+
+/// Counts the requests that still wait where the steps end.
+pub fn count_waiting(facts: &Facts, counts: &mut Counts) {
+    waiting(facts).for_each(|fact| counts.waiting(&fact.group));
+}
+
+/// Requests that came with an input; one that is known already is no other.
+pub fn came(input: &Input, events: &[Event]) -> u64 {
+    match input {
+        Input::Arrived(_) => u64::from(!events.iter().any(|e| matches!(e, Event::Repeated { .. }))),
+        Input::ArrivedMany(many) => many.count,
+        _ => 0,
     }
 }
 

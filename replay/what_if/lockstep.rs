@@ -4,10 +4,11 @@ use super::ahead::{Ahead, Held};
 use super::facts::{self, Facts, Keep, Stage};
 use super::logged::{Baseline, Logged};
 use super::look::{Services, idle, servers};
+use super::options::{Options, PatienceRule};
 use super::rounds::{self, Apart};
 use super::series::Series;
 use super::tally::{Counts, Tallies};
-use super::world::{Options, PatienceRule, Sight, World};
+use super::world::{Sight, World};
 use crate::decode::Batch;
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
 use crate::settings::{Candidate, CandidateError};
@@ -56,6 +57,10 @@ pub struct Answer {
     pub steps: u64,
     /// Arrivals in the range.
     pub arrivals: u64,
+    /// Requests that the range is about: those that waited when it began, and those that came in it.
+    pub requests: u64,
+    /// How it was asked.
+    pub options: Options,
     /// The candidate's settings at the end.
     pub policy: Policy,
     /// The logged ones.
@@ -111,6 +116,8 @@ pub fn run<I: Iterator<Item = Result<Batch<Services>, SegmentError>>>(
         times: (Micros::ZERO, Micros::ZERO),
         steps: 0,
         arrivals: 0,
+        requests: 0,
+        options: question.options,
         policy: state.policy().clone(),
         logged_policy: state.policy().clone(),
         damaged: None,
@@ -141,6 +148,9 @@ pub fn run<I: Iterator<Item = Result<Batch<Services>, SegmentError>>>(
         if done.is_multiple_of(4_096) {
             progress(4_096);
         }
+    }
+    if run.answer.steps > 0 {
+        facts::count_waiting(&run.facts, &mut run.counts);
     }
     run.answer.logged = run.counts.into();
     run.answer.damaged = run.ahead.failed();
@@ -229,6 +239,7 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
     fn begin(&mut self, step: &Step) -> Result<(), CandidateError> {
         self.answer.range.0 = step.seq;
         self.answer.times.0 = step.at;
+        self.answer.requests = facts::waiting(&self.facts).count() as u64;
         let first = self.logged.state().policy().clone();
         let candidate = match (&step.input, self.logged.state().seq()) {
             // Before the first settings there is nothing to change.
@@ -279,6 +290,7 @@ impl<I: Iterator<Item = Result<Batch<Services>, SegmentError>>> Lockstep<'_, I> 
             self.answer.steps += 1;
             (self.answer.range.1, self.answer.times.1) = (step.seq, step.at);
             self.answer.arrivals += u64::from(matches!(step.input, Input::Arrived(_)));
+            self.answer.requests += facts::came(&step.input, &step.events);
         }
         self.logged.take(step, within);
         let keep = Keep { caller_ids: self.question.list, arrivals: self.question.options.retry.is_some() };

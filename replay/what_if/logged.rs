@@ -37,6 +37,13 @@ pub struct Baseline {
     pub foreign: u64,
 }
 
+impl Baseline {
+    /// Does this version decide as the log says? None where no step was compared.
+    pub fn is_trustworthy(&self) -> Option<bool> {
+        (self.steps > 0).then_some(self.otherwise == 0)
+    }
+}
+
 /// The state of the log so far.
 pub struct Logged {
     state: State,

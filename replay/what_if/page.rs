@@ -1,8 +1,9 @@
 //! The answer as one HTML page that holds all it needs: tables, and charts as inline SVG. No script.
 
+use super::caveats;
 use super::chart::{Chart, Line};
 use super::lockstep::Answer;
-use super::print::{FIGURES, changes};
+use super::print::{FIGURES, INTERVAL, Intervals, changes, interval_of, place};
 use super::series::Series;
 use super::tally::{Tally, Waits};
 use super::world::World;
@@ -45,10 +46,12 @@ pub fn page(pool: &str, candidate: &Candidate, answer: &Answer, model: &PoolMode
     body += &basis(answer, world, model);
     body += &settings(answer);
     body += "<div class=\"tables\">";
-    body += &figures("All requests", &answer.logged.all, &world.tallies.all);
+    let all = interval_of(answer, |world| Some(&world.tallies.all));
+    body += &figures("All requests", &answer.logged.all, &world.tallies.all, all);
     for (band, tally) in world.tallies.bands.iter().rev() {
         if let Some(logged) = answer.logged.bands.get(band) {
-            body += &figures(&format!("Band {band}"), logged, tally);
+            let drawn = interval_of(answer, |world| world.tallies.bands.get(band));
+            body += &figures(&format!("Band {band}"), logged, tally, drawn);
         }
     }
     body += "</div><h2>Over time</h2><p>Shaded: the runs are apart, so that the candidate's line is modelled.</p>";
@@ -66,38 +69,65 @@ fn basis(answer: &Answer, world: &World, model: &PoolModel) -> String {
     let shares = &world.shares;
     let part = |n: u64, all: u64| n as f64 * 100.0 / all.max(1) as f64;
     let all = shares.exact + shares.shifted + shares.flipped;
-    let lease = shares.lease_exact + shares.lease_modelled + shares.lease_unknown;
     let mut text = format!(
-        "<p>Requests: {:.1} % exact, {:.1} % shifted, {:.1} % flipped. Lease time: {:.1} % exact, {:.1} % modelled, {:.1} % unknown \
-         (loads that the log never visited). {} admitted requests never came to their end in the log: their token counts are drawn.</p>",
+        "<p>Requests: {:.1} % exact, {:.1} % shifted, {:.1} % flipped. {} admitted requests never came to their end in the \
+         log: their token counts are drawn.</p>",
         part(shares.exact, all),
         part(shares.shifted, all),
         part(shares.flipped, all),
-        part(shares.lease_exact, lease),
-        part(shares.lease_modelled, lease),
-        part(shares.lease_unknown, lease),
         shares.unobserved
     );
-    text += &format!(
-        "<p>The pool model explains {} logged services with a median error of {:.1} %.</p>",
-        model.quality.requests,
-        model.quality.median_error * 100.0
-    );
-    if answer.baseline.otherwise > 0 {
+    if answer.options.open_loop {
+        text += &bad(caveats::OPEN_LOOP);
+    } else {
+        let lease = shares.lease_exact + shares.lease_modelled + shares.lease_unknown;
         text += &format!(
-            "<p class=\"bad\">Not trustworthy: under the logged settings {} of {} steps are decided otherwise than logged.</p>",
-            answer.baseline.otherwise, answer.baseline.steps
+            "<p>Lease time: {:.1} % exact, {:.1} % modelled, {:.1} % unknown (loads that the log never visited). The pool \
+             model explains {} logged services with a median error of {:.1} %.</p>",
+            part(shares.lease_exact, lease),
+            part(shares.lease_modelled, lease),
+            part(shares.lease_unknown, lease),
+            model.quality.requests,
+            model.quality.median_error * 100.0
         );
     }
+    text += &format!(
+        "<p>Assumed: {}. Seed {}, {} more draws.</p>",
+        caveats::assumed(answer),
+        answer.options.seed,
+        answer.worlds.len().saturating_sub(1)
+    );
+    text += &doubts(answer, model);
     if let Some(first) = &world.first {
         text += &format!(
-            "<p>First divergence: sequence {} at {}: <code>{}</code><br>logged: <code>{}</code><br>candidate: <code>{}</code></p>",
-            first.seq,
+            "<p>First divergence: {} at {}: <code>{}</code><br>logged: <code>{}</code><br>candidate: <code>{}</code></p>",
+            place(answer, first),
             show_time(first.at),
             escape(&first.input),
             escape(&if first.logged.is_empty() { "(nothing)".to_owned() } else { first.logged.join("; ") }),
             escape(&first.candidate.join("; "))
         );
+    }
+    text
+}
+
+fn bad(text: &str) -> String {
+    format!("<p class=\"bad\">{}</p>", escape(text))
+}
+
+fn doubts(answer: &Answer, model: &PoolModel) -> String {
+    let mut text: String = caveats::warnings(answer, model).iter().map(|warning| bad(warning)).collect();
+    let lines = caveats::baseline(&answer.baseline).join("; ");
+    text += &match answer.baseline.is_trustworthy() {
+        Some(true) => format!("<p>{}</p>", escape(&lines)),
+        _ => bad(&lines),
+    };
+    if let Some((logged, candidate)) = caveats::waiting(answer) {
+        text +=
+            &format!("<p>Still waiting at the end of the range: logged {logged}, candidate {candidate}.</p>");
+    }
+    if let Some(error) = &answer.damaged {
+        text += &bad(&format!("damaged: {error}; the figures are up to sequence {}", answer.range.1));
     }
     text
 }
@@ -115,14 +145,17 @@ fn settings(answer: &Answer) -> String {
     format!("<table><tr><th>setting</th><th>logged</th><th>candidate</th></tr>{rows}</table>")
 }
 
-fn figures(title: &str, logged: &Tally, candidate: &Tally) -> String {
-    let row = |(name, figure): &(&str, fn(&Tally) -> f64)| {
+fn figures(title: &str, logged: &Tally, candidate: &Tally, intervals: Intervals) -> String {
+    let row = |((name, figure), interval): (&(&str, fn(&Tally) -> f64), Option<(f64, f64)>)| {
         let (a, b) = (figure(logged), figure(candidate));
-        format!("<tr><td>{name}</td><td>{a:.1}</td><td>{b:.1}</td><td>{:+.1}</td></tr>", b - a)
+        let drawn =
+            interval.map_or_else(String::new, |(low, high)| format!("<td>{low:.1} to {high:.1}</td>"));
+        format!("<tr><td>{name}</td><td>{a:.1}</td><td>{b:.1}</td><td>{:+.1}</td>{drawn}</tr>", b - a)
     };
-    let rows: String = FIGURES.iter().map(row).collect();
+    let rows: String = FIGURES.iter().zip(intervals).map(row).collect();
+    let drawn = intervals[0].map_or_else(String::new, |_| format!("<th>{INTERVAL}</th>"));
     format!(
-        "<div><h2>{title}</h2><table><tr><th></th><th>logged</th><th>candidate</th><th>difference</th></tr>{rows}</table></div>"
+        "<div><h2>{title}</h2><table><tr><th></th><th>logged</th><th>candidate</th><th>difference</th>{drawn}</tr>{rows}</table></div>"
     )
 }
 

@@ -1,17 +1,23 @@
-//! The answer for people and as JSON, each figure beside how it was come by.
+//! The answer for people, each figure beside how it was come by.
+//!
+//! Not here: JSON (`json.rs`), the page (`page.rs`), what doubts there are (`caveats.rs`).
 
-use super::command::{Args, ModelRule, WhatIfError};
+use super::caveats;
+use super::command::WhatIfError;
 use super::found::{Changed, Divergence, Shares};
 use super::lockstep::Answer;
 use super::tally::Tally;
-use super::world::{PatienceRule, World};
+use super::world::World;
 use crate::model::PoolModel;
 use crate::settings::Candidate;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io;
-use weir_kernel::{Micros, Policy, RequestId};
+use weir_kernel::{Policy, RequestId};
 use weir_log::describe::{show_span, show_time};
 use weir_log::say;
+
+/// What the intervals of the draws are of.
+pub const INTERVAL: &str = "candidate's 90 % interval";
 
 /// Rows of flows that are printed.
 const FLOWS_TOLD: usize = 20;
@@ -20,7 +26,7 @@ const FLOWS_TOLD: usize = 20;
 type Figure = (&'static str, fn(&Tally) -> f64);
 
 /// The figures of each row, in order.
-pub const FIGURES: [Figure; 9] = [
+pub const FIGURES: [Figure; 10] = [
     ("admitted", |t| (t.decided() - t.shed()) as f64),
     ("shed", |t| t.shed() as f64),
     ("shed rate %", |t| t.shed_rate() * 100.0),
@@ -30,21 +36,11 @@ pub const FIGURES: [Figure; 9] = [
     ("completed", |t| t.completed() as f64),
     ("tokens", |t| t.tokens as f64),
     ("evicted", |t| t.evictions() as f64),
+    ("still waiting", |t| t.waiting as f64),
 ];
 
 fn wait(tally: &Tally, q: f64) -> f64 {
     tally.waits.quantile(q).map_or(0.0, |wait| wait.0 as f64 / 1e3)
-}
-
-/// The 90 % interval of a figure over runs with other draws.
-fn interval(worlds: &[World], pick: impl Fn(&World) -> f64) -> Option<(f64, f64)> {
-    if worlds.len() < 2 {
-        return None;
-    }
-    let mut all: Vec<f64> = worlds.iter().map(pick).collect();
-    all.sort_by(f64::total_cmp);
-    let at = |q: f64| all[((all.len() - 1) as f64 * q).round() as usize];
-    Some((at(0.05), at(0.95)))
 }
 
 /// Leaves of the canonical settings that differ: path, logged, candidate.
@@ -78,7 +74,6 @@ pub fn text(
     candidate: &Candidate,
     answer: &Answer,
     model: &PoolModel,
-    args: &Args,
 ) -> Result<(), WhatIfError> {
     let Some(world) = answer.worlds.first() else { return Ok(()) };
     let (first, last) = answer.range;
@@ -93,111 +88,106 @@ pub fn text(
     for (path, logged, now) in changes(&answer.logged_policy, &answer.policy) {
         say!("  {path}: {logged} -> {now}")?;
     }
-    let all = &world.tallies.all;
-    basis(&world.shares, all.decided() - all.shed(), model, args)?;
-    let baseline = &answer.baseline;
-    if let Some((seq, logged, now)) = &baseline.first {
-        say!(
-            "NOT TRUSTWORTHY: under the logged settings {} of {} steps are decided otherwise than logged, first sequence {seq}:",
-            baseline.otherwise,
-            baseline.steps
-        )?;
+    basis(answer, world, model)?;
+    for warning in caveats::warnings(answer, model) {
+        say!("WARNING: {warning}")?;
+    }
+    let mut lines = caveats::baseline(&answer.baseline).into_iter();
+    if let Some(line) = lines.next() {
+        say!("{line}")?;
+    }
+    if let Some((_, logged, now)) = &answer.baseline.first {
         say!("  logged: {}", logged.join("; "))?;
         say!("  now:    {}", now.join("; "))?;
-    } else {
-        say!("baseline: {} steps decided again under the logged settings, all as logged", baseline.steps)?;
     }
-    if baseline.taken > 0 {
-        say!("  {} others, between those, are taken as logged; `verify` decides every step", baseline.taken)?;
-    }
-    if baseline.foreign > 0 {
-        say!(
-            "  {} steps were decided by another version of the kernel and are not compared",
-            baseline.foreign
-        )?;
-    }
+    lines.try_for_each(|line| say!("  {line}"))?;
     if let Some(first) = &world.first {
-        divergence(first, world.parted_times)?;
+        divergence(answer, first, world.parted_times)?;
     } else {
         say!("the runs never part: every decision is as logged")?;
     }
     rows(answer, world)?;
-    if args.requests {
-        changed(world)?;
+    if let Some((logged, candidate)) = caveats::waiting(answer) {
+        say!("still waiting at the end of the range: logged {logged}, candidate {candidate}")?;
     }
+    changed(world)?;
     if let Some(error) = &answer.damaged {
         say!("DAMAGED: {error}; the figures are up to sequence {last}")?;
     }
     Ok(())
 }
 
-fn basis(shares: &Shares, admitted: u64, model: &PoolModel, args: &Args) -> io::Result<()> {
+fn basis(answer: &Answer, world: &World, model: &PoolModel) -> io::Result<()> {
+    let (shares, all) = (&world.shares, &world.tallies.all);
     let part = |n: u64, all: u64| n as f64 * 100.0 / all.max(1) as f64;
-    let all = shares.exact + shares.shifted + shares.flipped;
+    let sum = shares.exact + shares.shifted + shares.flipped;
     say!(
         "requests: {} exact ({:.1} %), {} shifted ({:.1} %), {} flipped ({:.1} %)",
         shares.exact,
-        part(shares.exact, all),
+        part(shares.exact, sum),
         shares.shifted,
-        part(shares.shifted, all),
+        part(shares.shifted, sum),
         shares.flipped,
-        part(shares.flipped, all)
+        part(shares.flipped, sum)
     )?;
-    let lease = shares.lease_exact + shares.lease_modelled + shares.lease_unknown;
-    if args.model == ModelRule::OpenLoop {
-        say!(
-            "OPEN LOOP: recorded load and services, as if the candidate had not changed them; a naive baseline"
-        )?;
+    if answer.options.open_loop {
+        say!("OPEN LOOP: {}", caveats::OPEN_LOOP.trim_start_matches("open loop: "))?;
     } else {
-        say!(
-            "lease time: exact {:.1} %, modelled {:.1} %, unknown (loads that the log never visited) {:.1} %",
-            part(shares.lease_exact, lease),
-            part(shares.lease_modelled, lease),
-            part(shares.lease_unknown, lease)
-        )?;
-        let quality = &model.quality;
-        say!(
-            "model: {} services explained with a median error of {:.1} % (bias {:+.1} %, drift {:.1} %)",
-            quality.requests,
-            quality.median_error * 100.0,
-            quality.bias.exp_m1() * 100.0,
-            quality.drift * 100.0
-        )?;
+        model_told(shares, model)?;
     }
     if shares.unobserved > 0 {
         say!(
             "unobserved: {} of {} admitted requests never came to their end in the log; their token counts are drawn \
              from requests of their priority and size (seed {})",
             shares.unobserved,
-            admitted,
-            args.seed
+            all.decided() - all.shed(),
+            answer.options.seed
         )?;
     }
-    let patience = match args.patience {
-        PatienceRule::Observed => "callers give up when the log says so and never otherwise",
-        PatienceRule::Infinite => "nobody gives up while queued",
-        PatienceRule::KaplanMeier => {
-            "beyond what the log shows, patience is drawn from its product-limit estimate"
-        }
-    };
-    let retry = args.retry.0.map_or_else(
-        || "shed requests do not come again".to_owned(),
-        |after| format!("what only the candidate sheds comes again once after {}", show_span(after)),
-    );
-    say!("assumed: {patience}; {retry}; servers and sensor as logged")
+    say!("assumed: {}", caveats::assumed(answer))
 }
 
-fn divergence(first: &Divergence, times: u64) -> io::Result<()> {
+fn model_told(shares: &Shares, model: &PoolModel) -> io::Result<()> {
+    let lease = shares.lease_exact + shares.lease_modelled + shares.lease_unknown;
+    let part = |n: u64| n as f64 * 100.0 / lease.max(1) as f64;
+    say!(
+        "lease time: exact {:.1} %, modelled {:.1} %, unknown (loads that the log never visited) {:.1} %",
+        part(shares.lease_exact),
+        part(shares.lease_modelled),
+        part(shares.lease_unknown)
+    )?;
+    let quality = &model.quality;
+    say!(
+        "model: {} services explained with a median error of {:.1} % (bias {:+.1} %, drift {:.1} %)",
+        quality.requests,
+        quality.median_error * 100.0,
+        quality.bias.exp_m1() * 100.0,
+        quality.drift * 100.0
+    )
+}
+
+fn divergence(answer: &Answer, first: &Divergence, times: u64) -> io::Result<()> {
     let nothing = || "(nothing)".to_owned();
     let joined = |texts: &[String]| if texts.is_empty() { nothing() } else { texts.join("; ") };
-    say!("first divergence: sequence {} at {}: {}", first.seq, show_time(first.at), first.input)?;
+    say!("first divergence: {} at {}: {}", place(answer, first), show_time(first.at), first.input)?;
     say!("  logged:    {}", joined(&first.logged))?;
     say!("  candidate: {}", joined(&first.candidate))?;
     say!("  the runs part {times} times")
 }
 
+/// Where the runs first part; the candidate's settings come in before the first step of the range.
+pub fn place(answer: &Answer, first: &Divergence) -> String {
+    if first.seq < answer.range.0 {
+        return format!("from the beginning, before sequence {} (other settings)", answer.range.0);
+    }
+    format!("sequence {}", first.seq)
+}
+
 fn rows(answer: &Answer, world: &World) -> io::Result<()> {
-    say!("{:<34} {:<12} {:>12} {:>12} {:>12}  90 % interval", "", "", "logged", "candidate", "difference")?;
+    let drawn = if answer.worlds.len() > 1 { INTERVAL } else { "" };
+    let head =
+        format!("{:<34} {:<13} {:>12} {:>12} {:>12}  {drawn}", "", "", "logged", "candidate", "difference");
+    say!("{}", head.trim_end())?;
     let empty = Tally::default();
     row("all", &answer.logged.all, &world.tallies.all, interval_of(answer, |w| Some(&w.tallies.all)))?;
     let bands = keys(&answer.logged.bands, &world.tallies.bands);
@@ -236,16 +226,21 @@ fn rows(answer: &Answer, world: &World) -> io::Result<()> {
     Ok(())
 }
 
-fn keys<'a, K: Ord, V>(
+/// The keys of both.
+pub(super) fn keys<'a, K: Ord, V>(
     one: &'a std::collections::BTreeMap<K, V>,
     two: &'a std::collections::BTreeMap<K, V>,
 ) -> std::collections::BTreeSet<&'a K> {
     one.keys().chain(two.keys()).collect()
 }
 
-type Intervals = [Option<(f64, f64)>; FIGURES.len()];
+/// Of each figure: its 90 % interval over runs with other draws.
+pub(super) type Intervals = [Option<(f64, f64)>; FIGURES.len()];
 
-fn interval_of<'w>(answer: &'w Answer, tally: impl Fn(&'w World) -> Option<&'w Tally>) -> Intervals {
+pub(super) fn interval_of<'w>(
+    answer: &'w Answer,
+    tally: impl Fn(&'w World) -> Option<&'w Tally>,
+) -> Intervals {
     FIGURES.map(|(_, figure)| {
         if answer.worlds.len() < 2 {
             return None;
@@ -267,12 +262,12 @@ fn row(label: &str, logged: &Tally, candidate: &Tally, intervals: Intervals) -> 
         }
         let within = intervals[n].map_or_else(String::new, |(low, high)| format!("{low:.1} to {high:.1}"));
         let label = if n == 0 { label } else { "" };
-        say!("{label:<34} {name:<12} {a:>12.1} {b:>12.1} {:>+12.1}  {within}", b - a)?;
+        say!("{label:<34} {name:<13} {a:>12.1} {b:>12.1} {:>+12.1}  {within}", b - a)?;
     }
     for reason in keys(&logged.reasons, &candidate.reasons) {
         let count = |t: &Tally| t.reasons.get(reason).copied().unwrap_or(0) as f64;
         let (a, b) = (count(logged), count(candidate));
-        say!("{:<34} {:<25} {a:>12.0} {b:>12.0} {:>+12.0}", "", reason.word(), b - a)?;
+        say!("{:<34} {:<26} {a:>12.0} {b:>12.0} {:>+12.0}", "", reason.word(), b - a)?;
     }
     Ok(())
 }
@@ -296,7 +291,7 @@ fn changed(world: &World) -> io::Result<()> {
 }
 
 /// What became of it and why, in words.
-fn fate(one: &Changed, candidate: bool) -> String {
+pub(super) fn fate(one: &Changed, candidate: bool) -> String {
     let course = if candidate { &one.candidate } else { &one.logged };
     let Some(fate) = course.fate else { return "not decided by the end of the range".to_owned() };
     let taken_back = if course.revoked { ", then revoked" } else { "" };
@@ -306,99 +301,4 @@ fn fate(one: &Changed, candidate: bool) -> String {
         }
         None => format!("{} after {}{taken_back}", fate.outcome.word(), show_span(fate.waited)),
     }
-}
-
-fn tally_json(tally: &Tally) -> Value {
-    let outcomes: serde_json::Map<String, Value> = weir_kernel::Outcome::ALL
-        .iter()
-        .map(|outcome| (outcome.word().to_owned(), json!(tally.outcomes[outcome.index()])))
-        .collect();
-    let reasons: serde_json::Map<String, Value> =
-        tally.reasons.iter().map(|(reason, n)| (reason.word().to_owned(), json!(n))).collect();
-    let ms = |q| tally.waits.quantile(q).map(|w: Micros| w.0 as f64 / 1e3);
-    json!({
-        "arrivals": tally.arrivals,
-        "outcomes": outcomes,
-        "reasons": reasons,
-        "shedRate": tally.shed_rate(),
-        "waitMs": { "p50": ms(0.5), "p95": ms(0.95), "p99": ms(0.99) },
-        "completed": tally.completed(),
-        "tokens": tally.tokens,
-        "evictions": tally.evictions(),
-    })
-}
-
-fn beside(answer: &Answer, world: &World) -> Value {
-    let empty = Tally::default();
-    let pair = |a: Option<&Tally>, b: Option<&Tally>| json!({ "logged": tally_json(a.unwrap_or(&empty)), "candidate": tally_json(b.unwrap_or(&empty)) });
-    let (a, b) = (&answer.logged, &world.tallies);
-    let bands: serde_json::Map<String, Value> = keys(&a.bands, &b.bands)
-        .into_iter()
-        .map(|k| (k.to_string(), pair(a.bands.get(k), b.bands.get(k))))
-        .collect();
-    let objectives: serde_json::Map<String, Value> = keys(&a.objectives, &b.objectives)
-        .into_iter()
-        .map(|k| (k.clone(), pair(a.objectives.get(k), b.objectives.get(k))))
-        .collect();
-    let flows: Vec<Value> = keys(&a.flows, &b.flows)
-        .into_iter()
-        .map(|k| json!({ "priority": k.0, "flow": k.1, "outcomes": pair(a.flows.get(k), b.flows.get(k)) }))
-        .collect();
-    json!({ "all": pair(Some(&a.all), Some(&b.all)), "bands": bands, "objectives": objectives, "flows": flows })
-}
-
-/// The answer as an object.
-pub fn json(pool: &str, candidate: &Candidate, answer: &Answer, model: &PoolModel) -> Value {
-    let Some(world) = answer.worlds.first() else { return Value::Null };
-    let shares = &world.shares;
-    let intervals: serde_json::Map<String, Value> = FIGURES
-        .iter()
-        .filter_map(|(name, figure)| {
-            let found = interval(&answer.worlds, |world| figure(&world.tallies.all))?;
-            Some(((*name).to_owned(), json!(found)))
-        })
-        .collect();
-    let first = world.first.as_ref().map(|first| {
-        json!({
-            "sequence": first.seq, "at": first.at, "input": first.input,
-            "logged": first.logged, "candidate": first.candidate,
-        })
-    });
-    let list = world.changed.as_ref().map(|all| {
-        let one = |one: &Changed| {
-            json!({
-                "request": one.id, "requestId": one.caller_id, "flow": one.group.flow.1, "priority": one.group.band(),
-                "logged": fate(one, false), "candidate": fate(one, true),
-            })
-        };
-        all.iter().map(one).collect::<Vec<_>>()
-    });
-    json!({
-        "pool": pool,
-        "candidate": candidate.shown(),
-        "changes": changes(&answer.logged_policy, &answer.policy),
-        "firstSequence": answer.range.0,
-        "lastSequence": answer.range.1,
-        "arrivals": answer.arrivals,
-        "requests": { "exact": shares.exact, "shifted": shares.shifted, "flipped": shares.flipped, "unobserved": shares.unobserved },
-        "leaseSeconds": {
-            "exact": shares.lease_exact as f64 / 1e6,
-            "modelled": shares.lease_modelled as f64 / 1e6,
-            "unknown": shares.lease_unknown as f64 / 1e6,
-        },
-        "firstDivergence": first,
-        "parted": world.parted_times,
-        "outcomes": beside(answer, world),
-        "intervals90": intervals,
-        "changed": list,
-        "baseline": {
-            "steps": answer.baseline.steps,
-            "taken": answer.baseline.taken,
-            "otherwise": answer.baseline.otherwise,
-            "foreign": answer.baseline.foreign,
-            "trustworthy": answer.baseline.otherwise == 0,
-        },
-        "model": model.quality,
-        "damaged": answer.damaged.as_ref().map(ToString::to_string),
-    })
 }

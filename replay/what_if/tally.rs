@@ -59,8 +59,10 @@ impl Waits {
 /// One row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Requests that arrived.
+    /// Requests that arrived, or waited when the range began: those with an outcome, and those that still wait.
     pub arrivals: u64,
+    /// Those that still wait where the range ends.
+    pub waiting: u64,
     /// By [`Outcome`], in its disk order.
     pub outcomes: [u64; Outcome::ALL.len()],
     /// Refusals and sheds by reason.
@@ -77,6 +79,7 @@ impl Tally {
     /// Counts what another row has as well.
     fn take(&mut self, other: &Tally) {
         self.arrivals += other.arrivals;
+        self.waiting += other.waiting;
         self.outcomes.iter_mut().zip(other.outcomes).for_each(|(sum, n)| *sum += n);
         for (reason, n) in &other.reasons {
             *self.reasons.entry(*reason).or_default() += n;
@@ -198,6 +201,14 @@ impl Counts {
                 Some(reason) => *tally.reasons.entry(reason).or_default() += count,
                 None => tally.waits.add(wait),
             }
+        });
+    }
+
+    /// The range ends, and a request still waits.
+    pub fn waiting(&mut self, group: &Group) {
+        self.each(group, |tally| {
+            tally.arrivals += 1;
+            tally.waiting += 1;
         });
     }
 

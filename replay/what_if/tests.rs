@@ -77,34 +77,35 @@ pub(crate) fn seal(dir: &std::path::Path, steps: &[Step]) {
         .unwrap();
 }
 
-fn fitted(steps: &[Step]) -> PoolModel {
+pub(super) fn fitted(steps: &[Step]) -> PoolModel {
     let mut seen = Collector::default();
     steps.iter().for_each(|step| seen.take(step));
     fit(&seen).unwrap()
 }
 
-struct Asked<'a> {
-    words: &'a [&'a str],
-    from: Bound,
-    options: Options,
-    draws: u32,
+pub(super) struct Asked<'a> {
+    pub(super) words: &'a [&'a str],
+    pub(super) from: Bound,
+    pub(super) to: Bound,
+    pub(super) options: Options,
+    pub(super) draws: u32,
 }
 
-const PLAIN: Options =
+pub(super) const PLAIN: Options =
     Options { open_loop: false, patience: PatienceRule::Observed, retry: None, seed: 1, detached: false };
 
-fn asked<'a>(words: &'a [&'a str]) -> Asked<'a> {
-    Asked { words, from: Bound::Open, options: PLAIN, draws: 0 }
+pub(super) fn asked<'a>(words: &'a [&'a str]) -> Asked<'a> {
+    Asked { words, from: Bound::Open, to: Bound::Open, options: PLAIN, draws: 0 }
 }
 
-fn ask(steps: &[Step], model: &PoolModel, asked: &Asked<'_>) -> Answer {
+pub(super) fn ask(steps: &[Step], model: &PoolModel, asked: &Asked<'_>) -> Answer {
     let words: Vec<String> = asked.words.iter().map(|word| (*word).to_owned()).collect();
     let candidate = Candidate::default().with(&words).unwrap();
     let question = Question {
         pool: "truth",
         candidate: &candidate,
         from: asked.from,
-        to: Bound::Open,
+        to: asked.to,
         options: asked.options,
         draws: asked.draws,
         list: true,
@@ -114,7 +115,7 @@ fn ask(steps: &[Step], model: &PoolModel, asked: &Asked<'_>) -> Answer {
     run(&question, model, State::new(), seen, |_| {}).unwrap()
 }
 
-fn first(answer: &Answer) -> &World {
+pub(super) fn first(answer: &Answer) -> &World {
     &answer.worlds[0]
 }
 

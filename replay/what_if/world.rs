@@ -2,6 +2,7 @@
 
 use super::facts::{Course, Fact, Facts, Stage, count, subject};
 use super::found::{Changed, Divergence, Shares};
+use super::options::Options;
 use super::pending::{Due, Pending};
 use super::tally::{Counts, Group, Tallies};
 use crate::model::{Draw, Drift, Pool, PoolModel, Work};
@@ -10,32 +11,6 @@ use weir_kernel::{
     Ended, Event, Input, Micros, RequestId, Slot, State, Step, Termination, Usage, decide_within,
 };
 use weir_log::describe::{event_text, input_kind, input_text};
-
-/// What is assumed where no log can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum PatienceRule {
-    /// Callers give up when the log says so, and never otherwise.
-    Observed,
-    /// Nobody gives up while queued.
-    Infinite,
-    /// Beyond what the log shows of a caller, its patience is drawn from the product-limit estimate over all callers.
-    KaplanMeier,
-}
-
-/// How a candidate is run.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// The naive baseline: recorded load and recorded services, whatever the candidate does.
-    pub open_loop: bool,
-    /// See [`PatienceRule`].
-    pub patience: PatienceRule,
-    /// Requests that only the candidate sheds come again once, after this long.
-    pub retry: Option<Micros>,
-    /// Where the draws begin.
-    pub seed: u64,
-    /// The pool is the model's alone from the beginning: nothing that the log shows of it is used but who is there.
-    pub detached: bool,
-}
 
 /// What a run of a candidate can look at.
 pub struct Sight<'a> {
@@ -116,6 +91,8 @@ pub struct World {
     pub(super) retries: u64,
     /// Requests that came again.
     pub(super) extra: Facts,
+    /// Requests that the range is about in this run: those that waited when it began, and those that came.
+    pub asked: u64,
     /// Room for what an input was about: the request, and which of its events.
     about: Vec<(u64, usize)>,
     /// Room for what is decided.
@@ -149,6 +126,7 @@ impl World {
             settled: Vec::new(),
             retries: 0,
             extra: Facts::default(),
+            asked: super::facts::waiting(facts).count() as u64,
             about: Vec::new(),
             room: Vec::new(),
         }
@@ -191,6 +169,7 @@ impl World {
         }
         self.deadline = None;
         let events = decide_within(&mut self.state, at, input, std::mem::take(&mut self.room));
+        self.asked += super::facts::came(input, &events);
         let done = Done { seq: self.state.seq(), at: self.state.now(), input, events };
         let mut about = std::mem::take(&mut self.about);
         for (place, event) in done.events.iter().enumerate() {
@@ -473,13 +452,17 @@ impl World {
 
     /// The range ends, with those that are still there.
     pub fn finish(&mut self, facts: &Facts) {
-        self.tallies = std::mem::take(&mut self.counts).into();
         let left: Vec<(u64, Mine)> = self.requests.drain().collect();
         for (id, mine) in left {
-            if let Some(fact) = facts.get(&id) {
+            let fact = facts.get(&id);
+            if let Some(fact) = fact.or_else(|| self.extra.get(&id)).filter(|_| mine.course.is_queued()) {
+                self.counts.waiting(&fact.group);
+            }
+            if let Some(fact) = fact {
                 self.judge(id, fact, &mine);
             }
         }
+        self.tallies = std::mem::take(&mut self.counts).into();
     }
 
     /// The runs are equal again if nothing is elsewhere and all has the same work left.
