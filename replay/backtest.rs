@@ -54,6 +54,8 @@ pub struct Scored {
     pub logged: Tally,
     /// As predicted.
     pub predicted: Tally,
+    /// Why the prediction cannot be trusted as far as it seems, if there is a reason.
+    pub doubt: Option<String>,
 }
 
 /// Runs `weir-replay backtest`.
@@ -139,6 +141,7 @@ pub fn score(logs: &Logs, pool: &str, at_least: u64) -> Result<(Vec<Scored>, usi
             arrivals: answer.arrivals,
             logged: answer.logged.all,
             predicted,
+            doubt: what_if::doubt(&answer.baseline),
         });
     }
     Ok((scored, left_out))
@@ -171,6 +174,7 @@ fn print(pool: &str, scored: &[Scored], left_out: usize) -> std::io::Result<()> 
                 predicted - logged
             )?;
         }
+        one.doubt.iter().try_for_each(|doubt| say!("  {doubt}"))?;
     }
     if scored.is_empty() {
         return Ok(());
@@ -189,6 +193,7 @@ fn to_json(one: &Scored) -> Value {
     json!({
         "sequence": one.seq, "at": one.at, "changes": one.changes, "arrivals": one.arrivals,
         "logged": figures(&one.logged), "predicted": figures(&one.predicted),
+        "doubt": one.doubt,
     })
 }
 

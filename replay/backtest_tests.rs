@@ -28,5 +28,17 @@ fn a_reload_is_scored_by_a_model_of_what_came_before_it() {
     let off = (one.logged.shed_rate() - one.predicted.shed_rate()).abs();
     assert!(off < 0.06, "{} and {}", one.logged.shed_rate(), one.predicted.shed_rate());
     assert_ne!(one.logged, one.predicted, "it is a prediction, not a copy");
+    assert_eq!(one.doubt, None);
     assert_eq!(score(&logs, "truth", 1_000_000).unwrap().1, 1);
+
+    for step in &mut steps {
+        if let Input::Started(started) = &mut step.input {
+            started.kernel_behaviour += 1;
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    seal(dir.path(), &steps);
+    let logs = Logs::of_dir(dir.path(), None).unwrap();
+    let (scored, _) = score(&logs, "truth", 200).unwrap();
+    assert!(scored[0].doubt.as_ref().unwrap().contains("another version"), "{:?}", scored[0].doubt);
 }

@@ -86,6 +86,9 @@ pub struct Row {
     pub exact: f64,
     /// See `exact`.
     pub flipped: f64,
+    /// Why the row cannot be trusted as far as it seems, if there is a reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// Runs `weir-replay sweep`.
@@ -229,5 +232,6 @@ fn one(
         figures: Figures::of(&world.tallies.all),
         exact: shares.exact as f64 / all,
         flipped: shares.flipped as f64 / all,
+        doubt: what_if::doubt(&answer.baseline),
     })
 }

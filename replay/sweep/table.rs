@@ -25,7 +25,7 @@ pub fn print(rows: &[Row], objective: &Objective, as_json: bool) -> io::Result<(
                 })
             })
             .collect();
-        return say!("{}", json!({ "objective": objective.text(), "rows": list }));
+        return say!("{}", json!({ "objective": objective.text(), "rows": list, "doubt": doubt(rows) }));
     }
     let width = rows.iter().map(|row| row.words.join("  ").chars().count()).max().unwrap_or(0);
     say!("objective: {}; * = Pareto front", objective.text())?;
@@ -59,5 +59,10 @@ pub fn print(rows: &[Row], objective: &Objective, as_json: bool) -> io::Result<(
         );
         say!("{}", line.trim_end())?;
     }
-    Ok(())
+    doubt(rows).map_or(Ok(()), |doubt| say!("{doubt}"))
+}
+
+/// All rows are of one log, decided again under the same logged settings: what one is doubted for, all are.
+fn doubt(rows: &[Row]) -> Option<&String> {
+    rows.iter().find_map(|row| row.doubt.as_ref())
 }

@@ -53,8 +53,13 @@ fn a_sweep_that_was_cut_goes_on_where_it_was() {
         base: String::new(),
         how: String::new(),
     };
-    let row =
-        |n: u32| Row { words: vec![format!("a={n}")], figures: Figures::default(), exact: 1.0, flipped: 0.0 };
+    let row = |n: u32| Row {
+        words: vec![format!("a={n}")],
+        figures: Figures::default(),
+        exact: 1.0,
+        flipped: 0.0,
+        doubt: None,
+    };
     let state = State::open(Some(&file), &header).unwrap();
     state.keep(&row(1)).unwrap();
     state.keep(&row(2)).unwrap();
