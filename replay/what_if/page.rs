@@ -3,7 +3,7 @@
 use super::caveats;
 use super::chart::{Chart, Line};
 use super::lockstep::Answer;
-use super::print::{FIGURES, INTERVAL, Intervals, changes, interval_of, place};
+use super::print::{FIGURES, Figure, INTERVAL, Intervals, changes, interval_of, place};
 use super::series::Series;
 use super::tally::{Tally, Waits};
 use super::world::World;
@@ -146,7 +146,7 @@ fn settings(answer: &Answer) -> String {
 }
 
 fn figures(title: &str, logged: &Tally, candidate: &Tally, intervals: Intervals) -> String {
-    let row = |((name, figure), interval): (&(&str, fn(&Tally) -> f64), Option<(f64, f64)>)| {
+    let row = |((name, figure), interval): (&Figure, Option<(f64, f64)>)| {
         let (a, b) = (figure(logged), figure(candidate));
         let drawn =
             interval.map_or_else(String::new, |(low, high)| format!("<td>{low:.1} to {high:.1}</td>"));

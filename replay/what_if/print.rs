@@ -23,7 +23,7 @@ pub const INTERVAL: &str = "candidate's 90 % interval";
 const FLOWS_TOLD: usize = 20;
 
 /// A figure of a row of counts.
-type Figure = (&'static str, fn(&Tally) -> f64);
+pub(super) type Figure = (&'static str, fn(&Tally) -> f64);
 
 /// The figures of each row, in order.
 pub const FIGURES: [Figure; 10] = [
