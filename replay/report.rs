@@ -37,6 +37,9 @@ pub fn print(report: &PoolReport) -> io::Result<()> {
         |seq| format!("from the snapshot of sequence {seq}"),
     );
     say!("pool {}: {from}", report.pool)?;
+    if let Some((first, last)) = report.without_state {
+        say!("  sequences {first} to {last} are kept and not verified: no state before them is")?;
+    }
     let (first, last) = report.compared;
     if report.steps > 0 {
         say!(
@@ -106,6 +109,7 @@ fn to_json(report: &PoolReport) -> Value {
         "pool": report.pool,
         "verdict": word(&report.verdict),
         "fromSnapshot": report.from_snapshot,
+        "notVerified": report.without_state.map(|(first, last)| json!({ "first": first, "last": last })),
         "firstSequence": report.compared.0,
         "lastSequence": report.compared.1,
         "steps": report.steps,

@@ -12,6 +12,8 @@ pub struct Start {
     pub state: State,
     /// The head that it belongs to.
     pub head: Head,
+    /// The first sequence that is kept; 0 = none.
+    pub first: u64,
     /// Digests of later snapshots, by sequence.
     pub digests: BTreeMap<u64, [u8; 32]>,
 }
@@ -21,11 +23,12 @@ pub struct Start {
 /// # Errors
 /// A log that cannot be read, or that was trimmed without a usable snapshot.
 pub fn start(logs: &Logs, pool: &str, from: Bound) -> Result<Start, SegmentError> {
-    let mut found = Start { state: State::new(), head: Head::default(), digests: BTreeMap::new() };
+    let mut found = Start { state: State::new(), head: Head::default(), first: 0, digests: BTreeMap::new() };
     let first = match logs.reader(pool, Bound::Open, Bound::Open).next() {
         Some(frame) => frame?.header.first_seq,
         None => return Ok(found),
     };
+    found.first = first;
     let known: Vec<&SnapshotRef> = logs.snapshots(pool).iter().filter(|at| at.seq + 1 >= first).collect();
     for at in &known {
         match snapshot::usable(at, u64::MAX) {

@@ -52,6 +52,9 @@ pub struct PoolReport {
     pub verdict: Verdict,
     /// The snapshot that it started from; none = from the beginning of the log.
     pub from_snapshot: Option<u64>,
+    /// First and last sequence that are kept and not compared, since no state before them is: the log was trimmed, or has
+    /// lost what they rest on.
+    pub without_state: Option<(u64, u64)>,
     /// First and last sequence compared; zeros = none.
     pub compared: (u64, u64),
     /// Steps compared.
@@ -97,6 +100,7 @@ pub fn verify(logs: &Logs, pool: &str, wanted: Wanted) -> PoolReport {
             pool: pool.to_owned(),
             verdict: Verdict::Verified,
             from_snapshot: None,
+            without_state: None,
             compared: (0, 0),
             steps: 0,
             before: 0,
@@ -142,7 +146,12 @@ impl Walk {
     fn start(&mut self, logs: &Logs, pool: &str) -> Result<Head, SegmentError> {
         let start = start(logs, pool, self.wanted.from)?;
         (self.folded, self.digests) = (start.state, start.digests);
-        self.report.from_snapshot = (start.head.seq > 0).then_some(start.head.seq);
+        let from = start.head.seq;
+        self.report.from_snapshot = (from > 0).then_some(from);
+        let kept = start.first > 1
+            && start.first <= from
+            && !self.wanted.from.excludes_before(start.first, start.head.at);
+        self.report.without_state = kept.then_some((start.first, from));
         Ok(start.head)
     }
 

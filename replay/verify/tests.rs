@@ -205,6 +205,9 @@ fn a_trimmed_log_and_a_range_start_from_a_snapshot() {
     let trimmed = check(dir.path(), ALL);
     assert!(matches!(trimmed.verdict, Verdict::Verified), "{trimmed:?}");
     assert_eq!((trimmed.from_snapshot, trimmed.compared), (Some(1_525), (1_526, 3_003)));
+    let kept = list(dir.path(), "chat").unwrap()[0].first_seq;
+    assert_eq!(trimmed.without_state, Some((kept, 1_525)), "what is left between is told");
+    assert_eq!((whole.without_state, part.without_state), (None, None));
     assert_eq!(trimmed.digest, whole.digest);
 }
 
