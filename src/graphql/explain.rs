@@ -1,7 +1,7 @@
 //! Why a request ended as it did: the chain that led to it, in plain words and as data.
 
 use crate::ask::{Ask, Out};
-use crate::difference;
+use crate::difference::{self, Difference};
 use crate::fault::Fault;
 use crate::incidents::counted;
 use crate::reclamations;
@@ -34,11 +34,18 @@ pub fn of_request(ask: &Ask<'_>) -> Result<Out, Fault> {
         facts.push(fact("WAIT", "It still waits.".to_owned(), None, json!({})));
     }
     facts.extend(lease(pool, &row)?);
-    let difference = difference::of(pool, &row, ask.work())?;
-    if let Some(difference) = &difference {
-        let text = difference["text"].as_str().unwrap_or_default().to_owned();
-        facts.push(fact("DIFFERENCE", text, None, difference.clone()));
-    }
+    let difference = match difference::of(pool, &row, ask.work())? {
+        Difference::NoMatter => Value::Null,
+        Difference::Unknown(why) => {
+            facts.push(fact("DIFFERENCE", why, None, Value::Null));
+            Value::Null
+        }
+        Difference::Certain(difference) => {
+            let text = difference["text"].as_str().unwrap_or_default().to_owned();
+            facts.push(fact("DIFFERENCE", text, None, difference.clone()));
+            difference
+        }
+    };
     let text = facts.iter().map(|fact| fact.text.as_str()).collect::<Vec<_>>().join(" ");
     let facts: Vec<Value> = facts
         .into_iter()

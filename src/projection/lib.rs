@@ -38,6 +38,7 @@ pub use db::FORMAT;
 pub use episode::{Episode, EpisodeKind};
 pub use error::{ProjectionError, Spot, Stopped};
 pub use follow::{DIRECTORY, Followers, Projections};
+pub use next::After;
 pub use note::{Kinds, Note};
 pub use pool::{PoolProjection, Position};
 pub use query::{Filter, Key, Order, Page, Rows};

@@ -27,6 +27,31 @@ pub struct Next {
     pub admitted: Option<(i32, u64)>,
 }
 
+/// What came after the end of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// The first request of the band with a larger number that was admitted.
+    Admitted(Spot, u64),
+    /// None is admitted yet.
+    Nobody,
+    /// Settings, a start or an order by hand came first.
+    Spoiled(Spot),
+    /// More admissions of others came in between than are looked at.
+    TooMany,
+    /// The step is not kept any more.
+    NotKept,
+}
+
+impl After {
+    /// The request that was admitted.
+    pub fn admitted(self) -> Option<(Spot, u64)> {
+        match self {
+            After::Admitted(spot, id) => Some((spot, id)),
+            _ => None,
+        }
+    }
+}
+
 /// By band, the smallest and the largest number of the requests whose budget ended and behind which nobody was admitted
 /// since. The smallest may be lower than it is (its request was answered already): then a record more is kept than need
 /// be, never one less.
@@ -100,8 +125,7 @@ pub fn is_certain_limit(limit: &Limit, row: &Row, state: &State, meter: &Meter) 
 
 impl PoolProjection {
     /// The first request of this band with a number above `id` that was admitted in step `seq` or later, in which a budget of a
-    /// request with that number ended ([`crate::End::certain`]); none if there is none yet, something made it uncertain,
-    /// too much came in between, or the step is not kept any more.
+    /// request with that number ended ([`crate::End::certain`]); or why there is none.
     ///
     /// # Errors
     /// The database cannot be read; the time is over.
@@ -111,29 +135,27 @@ impl PoolProjection {
         priority: i32,
         id: u64,
         work: &Work,
-    ) -> Result<Option<(Spot, u64)>, ProjectionError> {
+    ) -> Result<After, ProjectionError> {
         // What is in memory is copied first: a commit in between cannot hide anything.
         let unwritten: Vec<Next> = {
             let inner = self.read();
             if seq < inner.folder.seen.begun.seq {
-                return Ok(None);
+                return Ok(After::NotKept);
             }
             let next = &inner.folder.closed.next;
             let begin = next.partition_point(|next| next.spot.seq < seq);
             next[begin..].iter().take(LOOK_AHEAD).copied().collect()
         };
-        let (mut found, mut looked) = (None, 0);
+        let (mut found, mut looked) = (After::Nobody, 0);
         let mut look = |next: Next| {
             looked += 1;
-            let over = match next.admitted {
-                None => true,
-                Some((band, number)) if band == priority && number > id => {
-                    found = Some((next.spot, number));
-                    true
-                }
-                Some(_) => looked >= LOOK_AHEAD,
+            found = match next.admitted {
+                None => After::Spoiled(next.spot),
+                Some((band, number)) if band == priority && number > id => After::Admitted(next.spot, number),
+                Some(_) if looked >= LOOK_AHEAD => After::TooMany,
+                Some(_) => After::Nobody,
             };
-            !over
+            found == After::Nobody
         };
         let mut going = true;
         let first = numbered(seq, 0);

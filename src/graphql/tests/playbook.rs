@@ -108,6 +108,7 @@ fn why_was_this_request_shed() {
         "the pool had no endpoints",
         "budget for an empty or blind pool of 2.5s",
         "503 rejected-no-endpoints",
+        "is not told: band 10 does not take strictly the oldest request first",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -127,6 +128,7 @@ fn why_was_this_request_shed() {
         "band 0 was at its ceiling: saturation 1.8 against 1",
         "budget for a busy pool of 1.5s",
         "429 rejected-ttl-expired",
+        "is not told: other settings, a restart or an order of an operator came (step",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

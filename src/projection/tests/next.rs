@@ -8,7 +8,7 @@ use common::{World, memory};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_kernel::{BudgetKind, Event, Fairness, Input, LimitKind, Ordering, State, Step, fold};
-use weir_projection::{Filter, Order, Page, Projections, Source, Spot, Work};
+use weir_projection::{After, Filter, Order, Page, Projections, Source, Spot, Work};
 
 /// For each request whose budget ended in a strict band who was admitted next behind it; for each
 /// that a limit refused, whether that limit stood alone.
@@ -16,6 +16,8 @@ use weir_projection::{Filter, Order, Page, Projections, Source, Spot, Work};
 struct Walked {
     next: BTreeMap<u64, Option<(u64, u64)>>,
     alone: BTreeMap<u64, bool>,
+    /// Where all certainty about it ended before anybody behind it was admitted.
+    spoiled: BTreeMap<u64, u64>,
 }
 
 fn strict(state: &State, priority: i32) -> bool {
@@ -99,7 +101,11 @@ fn walk(steps: &[Step]) -> Walked {
                 | Event::BandClosed { .. }
                 | Event::PurgeBegun { .. }
                 | Event::DrainBegun { .. }
-                | Event::ClassRebudgeted { .. } => waits.clear(),
+                | Event::ClassRebudgeted { .. } => {
+                    for id in std::mem::take(&mut waits).into_keys() {
+                        walked.spoiled.insert(id, step.seq);
+                    }
+                }
                 _ => {}
             }
         }
@@ -129,11 +135,20 @@ fn who_came_next_and_which_limit_stood_alone_is_as_a_plain_walk_finds_it() {
                 if let Some(next) = walked.next.get(&id) {
                     let seq = row.end.as_ref().unwrap().spot.seq;
                     let found = pool.next_admitted(seq, row.priority, id, &work).unwrap();
-                    let found = found.map(|(Spot { seq, .. }, other)| (seq, other));
+                    let why = found;
+                    let found = found.admitted().map(|(Spot { seq, .. }, other)| (seq, other));
                     assert!(
                         certain && found == *next,
                         "request {id} of world {seed}: {found:?}, not {next:?}"
                     );
+                    // Why there is none: whoever was walked past last, or nobody yet.
+                    assert_eq!(
+                        matches!(why, After::Nobody),
+                        next.is_none() && !walked.spoiled.contains_key(&id)
+                    );
+                    if let After::Spoiled(spot) = why {
+                        assert_eq!(walked.spoiled.get(&id), Some(&spot.seq), "request {id} of world {seed}");
+                    }
                     *(if next.is_some() { &mut answered } else { &mut open }) += 1;
                     left -= 1;
                 } else if let Some(stood_alone) = walked.alone.get(&id) {

@@ -14,8 +14,8 @@ use weir_log::retention::Retention;
 use weir_log::store::Store as _;
 use weir_log::upkeep::Upkeep;
 use weir_projection::{
-    Anew, Filter, Grain, Kinds, Moment, Order, Page, PoolProjection, ProjectionError, Projections, Source,
-    Work,
+    After, Anew, Filter, Grain, Kinds, Moment, Order, Page, PoolProjection, ProjectionError, Projections,
+    Source, Work,
 };
 
 /// Writes and seals in four parts, each with a snapshot at its end.
@@ -104,8 +104,8 @@ fn what_the_log_lets_go_of_leaves_the_projections_and_nothing_else() {
     assert!(after.len() - kept(&after) < 300 && after.len() < noted.len());
     // Who was admitted next is not told of a step that is gone: what came in between may be gone with it.
     let next = |seq| pool.next_admitted(seq, 0, 0, &work).unwrap();
-    assert!((oldest..40_000).step_by(100).any(|seq| next(seq).is_some()));
-    assert!((1..oldest).step_by(100).chain([oldest - 1]).all(|seq| next(seq).is_none()));
+    assert!((oldest..40_000).step_by(100).any(|seq| next(seq).admitted().is_some()));
+    assert!((1..oldest).step_by(100).chain([oldest - 1]).all(|seq| next(seq) == After::NotKept));
     // No bucket, regime or episode that rests on nothing but what is gone; one regime and one setting from before stay.
     pool.buckets(Grain::Fine, Micros(0), Micros::MAX, &work, |bucket| {
         assert!(bucket.last_seq >= oldest);
