@@ -6,7 +6,12 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_kernel::{Input, KERNEL_BEHAVIOUR, Micros, Started, State, step};
+use weir_log::hot::{HotOptions, HotStore};
+use weir_log::store::Store;
+use weir_log::{Frame, Head};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,9 +31,45 @@ fn full() -> Stdio {
     std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into()
 }
 
+/// A log of one pool with a start.
+fn one_step(data: &Path) {
+    let wall = Micros(1_764_460_800_000_000);
+    let start = Started { kernel_behaviour: KERNEL_BEHAVIOUR, version: "0.1.0".to_owned(), wall };
+    let steps = [step(&mut State::new(), wall, Input::Started(start))];
+    let frame = Frame::encode(&Arc::from("default"), Head::default().hash, wall, &steps).unwrap();
+    let mut store = HotStore::open(data, HotOptions::default()).unwrap();
+    store.write(&[frame]).unwrap();
+    store.sync().unwrap();
+}
+
+#[test]
+fn a_question_without_its_variable_is_not_put_and_one_without_an_answer_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    one_step(&dir.path().join("data"));
+    let ask =
+        |args: &[&str]| weir(&[&["query"], args, &["--data", "data"]].concat(), dir.path(), Stdio::null());
+    let (code, told) = ask(&["why-was-this-request-shed"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert_eq!(told, "weir query: why-was-this-request-shed needs --var id=… (ID!)\n");
+    let (code, told) = ask(&["what-became-of-a-callers-request", "--var", "pool=default"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("needs --var callerId=… (String!)"), "{told}");
+    let (code, told) = ask(&["why-was-this-request-shed", "--var", "id=null"]);
+    assert_eq!(code, Some(1), "{told}");
+    for form in [&["--json"][..], &[]] {
+        let asked = [&["why-was-this-request-shed", "--var", "id=default-7"], form].concat();
+        let (code, told) = ask(&asked);
+        assert_eq!((code, told.as_str()), (Some(1), "weir query: request: there is none\n"));
+    }
+    // A list that is empty is an answer.
+    let (code, told) = ask(&["what-became-of-a-callers-request", "--var", "callerId=nobody"]);
+    assert_eq!((code, told.as_str()), (Some(0), ""));
+}
+
 #[test]
 fn no_command_panics_where_its_output_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
+    one_step(&dir.path().join("data"));
     // Nobody listens there: the report says so, and the exit code is 1 with any output.
     let load = ["load", "--target", "http://127.0.0.1:1", "--rate", "5", "--duration", "1s", "--grace", "1s"];
     for (args, code) in [
@@ -38,6 +79,11 @@ fn no_command_panics_where_its_output_cannot_be_written() {
         (&["config", "check"], 0),
         (&["simpool", "--run-for", "10ms"], 0),
         (&["simpool", "--run-for", "10ms", "--json"], 0),
+        (&["projections", "info", "--data", "data"], 0),
+        (&["projections", "rebuild", "--data", "data"], 0),
+        (&["query", "--list"], 0),
+        (&["query", "how-far-are-the-answers", "--data", "data"], 0),
+        (&["query", "how-far-are-the-answers", "--data", "data", "--json"], 0),
         (&load, 1),
     ] {
         let (found, told) = weir(args, dir.path(), closed());

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use weir_log::describe::show_time;
 use weir_log::reader::Logs;
+use weir_log::say;
 use weir_projection::{Position, Projections};
 
 /// Arguments of `weir projections`.
@@ -55,14 +56,14 @@ pub fn run(args: &Args) -> ExitCode {
 fn info(at: &Data) -> Result<(), String> {
     let (_logs, projections) = open(&at.data)?;
     for pool in projections.pools() {
-        line(pool.name(), &pool.position().map_err(|error| error.to_string())?);
+        line(pool.name(), &pool.position().map_err(|error| error.to_string())?)?;
     }
-    println!("{} bytes in {}", projections.size(), Projections::dir(&at.data).display());
-    Ok(())
+    say!("{} bytes in {}", projections.size(), Projections::dir(&at.data).display())
+        .map_err(|error| error.to_string())
 }
 
-fn line(pool: &str, position: &Position) {
-    println!(
+fn line(pool: &str, position: &Position) -> Result<(), String> {
+    say!(
         "{pool}: sequence {} of {} ({}), {} requests, {} open, from {}",
         position.at.seq,
         position.head,
@@ -70,7 +71,8 @@ fn line(pool: &str, position: &Position) {
         position.rows,
         position.open,
         position.begun.seq
-    );
+    )
+    .map_err(|error| error.to_string())
 }
 
 fn rebuild(at: &Data) -> Result<(), String> {
@@ -96,16 +98,16 @@ fn rebuild(at: &Data) -> Result<(), String> {
     bar.finish_and_clear();
     folded.map_err(|error| error.to_string())?;
     for pool in projections.pools() {
-        line(pool.name(), &pool.position().map_err(|error| error.to_string())?);
+        line(pool.name(), &pool.position().map_err(|error| error.to_string())?)?;
     }
     let rows: u64 =
         projections.pools().filter_map(|pool| pool.position().ok()).map(|position| position.rows).sum();
     let seconds = begun.elapsed().as_secs_f64();
     let bytes = projections.size();
-    println!(
+    say!(
         "{steps} steps in {seconds:.1} s ({:.0} steps/s); {bytes} bytes, {:.0} a request",
         steps as f64 / seconds.max(1e-9),
         bytes as f64 / rows.max(1) as f64
-    );
-    Ok(())
+    )
+    .map_err(|error| error.to_string())
 }

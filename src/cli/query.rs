@@ -148,6 +148,13 @@ fn variables(args: &Args, known: Option<&Question>) -> Result<Map<String, Value>
         let parsed = if is_text { None } else { serde_json::from_str(value).ok() };
         variables.insert(name.to_owned(), parsed.unwrap_or_else(|| Value::String(value.to_owned())));
     }
+    for (name, ty) in known.map(Question::variables).unwrap_or_default() {
+        // One with a default does not end so.
+        if ty.ends_with('!') && !variables.contains_key(&name) {
+            let question = known.map_or("", |question| question.name);
+            return Err(Failed::Usage(format!("{question} needs --var {name}=… ({ty})")));
+        }
+    }
     Ok(variables)
 }
 
@@ -198,10 +205,11 @@ fn show(said: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
     let answer: weir_graphql::Value = serde_json::from_slice(said).map_err(other)?;
     let weir_graphql::Value::Object(fields) = &answer else { return Err(other("the answer is no object")) };
     let errors = fields.get("errors").is_some();
+    let none = if errors { None } else { fields.get("data").and_then(without_answer) };
     if as_json {
         say(format!("{}\n", serde_json::to_string_pretty(&answer).map_err(other)?)).map_err(other)?;
     } else {
-        if let Some(data) = fields.get("data") {
+        if let Some(data) = fields.get("data").filter(|_| none.is_none()) {
             say(render(data)).map_err(other)?;
         }
         let told: Value = serde_json::from_slice(said).map_err(other)?;
@@ -210,5 +218,18 @@ fn show(said: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
             eprintln!("{code}: {}", error["message"].as_str().unwrap_or_default());
         }
     }
+    if let Some(field) = none {
+        return Err(Failed::Other(format!("{field}: there is none")));
+    }
     Ok(if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The only field of an answer, if it is null: what was asked for is not there.
+fn without_answer(data: &weir_graphql::Value) -> Option<String> {
+    let weir_graphql::Value::Object(fields) = data else { return None };
+    let mut fields = fields.iter();
+    match (fields.next(), fields.next()) {
+        (Some((name, weir_graphql::Value::Null)), None) => Some(name.to_string()),
+        _ => None,
+    }
 }

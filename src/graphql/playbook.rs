@@ -49,7 +49,10 @@ impl Question {
 
     /// Its variables, as they are declared: name and type.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let head = self.text.split_once('{').map_or("", |(head, _)| head);
+        // The comment may have brackets and braces of its own.
+        let begin: usize =
+            self.text.split_inclusive('\n').take_while(|line| line.starts_with('#')).map(str::len).sum();
+        let head = self.text[begin..].split_once('{').map_or("", |(head, _)| head);
         let Some((_, list)) = head.split_once('(') else { return Vec::new() };
         let list = list.rsplit_once(')').map_or(list, |(list, _)| list);
         let declared = list.split(',').filter_map(|one| one.trim().strip_prefix('$')?.split_once(':'));
