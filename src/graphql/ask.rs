@@ -246,7 +246,7 @@ impl<'a> Ask<'a> {
     /// Something else.
     pub fn object(&self, name: &'static str) -> Result<Option<Fields<'_>>, Fault> {
         let Some(value) = self.arg(name) else { return Ok(None) };
-        let object = value.object().map_err(|_| wrong(name, "something else", "an object"))?;
+        let object = value.object().map_err(|_| wrong(name, &value.as_value().to_string(), "an object"))?;
         Ok(Some(Fields(object)))
     }
 
@@ -309,7 +309,10 @@ impl Fields<'_> {
     /// Something else.
     pub fn truth(&self, name: &'static str) -> Result<Option<bool>, Fault> {
         self.get(name)
-            .map(|value| value.boolean().map_err(|_| wrong(name, "something", "true or false")))
+            .map(|value| {
+                let truth = value.boolean();
+                truth.map_err(|_| wrong(name, &value.as_value().to_string(), "true or false"))
+            })
             .transpose()
     }
 
@@ -322,7 +325,7 @@ impl Fields<'_> {
         match value.f64() {
             Ok(millis) if millis >= 0.0 => Ok(Some(Micros((millis * 1_000.0) as u64))),
             Ok(millis) => Err(wrong(name, &millis.to_string(), "milliseconds, 0 or more")),
-            Err(_) => Err(wrong(name, "something else", "milliseconds, 0 or more")),
+            Err(_) => Err(wrong(name, &value.as_value().to_string(), "milliseconds, 0 or more")),
         }
     }
 
@@ -331,9 +334,7 @@ impl Fields<'_> {
     /// # Errors
     /// Something else.
     pub fn any_of<T: Copy + Debug>(&self, name: &'static str, all: &[T]) -> Result<Vec<T>, Fault> {
-        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
-        let list = value.list().map_err(|_| wrong(name, "something else", "a list"))?;
-        list.iter().map(|value| one_of(name, &value, all)).collect()
+        self.each(name, |value| one_of(name, value, all))
     }
 
     /// Priorities.
@@ -341,13 +342,24 @@ impl Fields<'_> {
     /// # Errors
     /// Something else.
     pub fn priorities(&self, name: &'static str) -> Result<Vec<i32>, Fault> {
+        let allowed = format!("a whole number from {} to {}", i32::MIN, i32::MAX);
+        self.each(name, |value| {
+            let priority = value.i64().ok().and_then(|number| i32::try_from(number).ok());
+            priority.ok_or_else(|| wrong(name, &value.as_value().to_string(), &allowed))
+        })
+    }
+
+    /// Every member of a list; one alone stands for a list of it, as the language has it.
+    fn each<T>(
+        &self,
+        name: &'static str,
+        read: impl Fn(&ValueAccessor<'_>) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
-        let list = value.list().map_err(|_| wrong(name, "something else", "a list"))?;
-        let priority =
-            |value: ValueAccessor<'_>| value.i64().ok().and_then(|number| i32::try_from(number).ok());
-        list.iter()
-            .map(|value| priority(value).ok_or_else(|| wrong(name, "something", "priorities")))
-            .collect()
+        match value.list() {
+            Ok(list) => list.iter().map(|one| read(&one)).collect(),
+            Err(_) => read(&value).map(|one| vec![one]),
+        }
     }
 }
 

@@ -57,6 +57,14 @@ pub enum Fault {
         /// How many.
         limit: usize,
     },
+    /// As many as there may be of what lasts: subscriptions, or operations of one connection.
+    #[error("there are as many {what} as there may be ({limit}); end one, or ask again later")]
+    Full {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        limit: usize,
+    },
     /// A subscriber that does not keep up.
     #[error("this subscriber fell behind by more than {limit} messages and is ended; subscribe again")]
     FellBehind {
@@ -78,7 +86,7 @@ impl Fault {
             Fault::Limit { code, .. } => code,
             Fault::Request(_) => "BAD_REQUEST",
             Fault::Parse(_) => "GRAPHQL_PARSE_FAILED",
-            Fault::Busy { .. } => "BUSY",
+            Fault::Busy { .. } | Fault::Full { .. } => "BUSY",
             Fault::FellBehind { .. } => "FELL_BEHIND",
             Fault::Internal(_) => "INTERNAL",
             Fault::Projection(error) => match error {

@@ -67,9 +67,9 @@ impl std::fmt::Debug for Service {
 pub struct Place(Arc<AtomicUsize>);
 
 impl Place {
-    fn take(count: &Arc<AtomicUsize>, limit: usize) -> Result<Place, Fault> {
+    fn take(count: &Arc<AtomicUsize>, limit: usize, full: fn(usize) -> Fault) -> Result<Place, Fault> {
         let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < limit).then_some(n + 1));
-        taken.map(|_| Place(count.clone())).map_err(|_| Fault::Busy { limit })
+        taken.map(|_| Place(count.clone())).map_err(|_| full(limit))
     }
 }
 
@@ -117,8 +117,8 @@ impl Service {
 
     /// Answers the body of a request: one question, or a list of them. Blocks.
     pub fn answer(&self, body: &[u8], terms: &Terms) -> Vec<u8> {
-        let answer =
-            Place::take(&self.running, self.options.at_once).and_then(|_place| self.try_answer(body, terms));
+        let answer = Place::take(&self.running, self.options.at_once, |limit| Fault::Busy { limit })
+            .and_then(|_place| self.try_answer(body, terms));
         answer.unwrap_or_else(|fault| encode(&refusal(fault)))
     }
 
@@ -127,7 +127,7 @@ impl Service {
     where
         B: AsRef<[u8]> + Send + 'static,
     {
-        let place = match Place::take(&self.running, self.options.at_once) {
+        let place = match Place::take(&self.running, self.options.at_once, |limit| Fault::Busy { limit }) {
             Ok(place) => place,
             Err(fault) => return Some(encode(&refusal(fault))),
         };
@@ -204,7 +204,10 @@ impl Service {
     /// # Errors
     /// All are taken.
     pub fn connect(&self) -> Result<Place, Fault> {
-        Place::take(&self.connected, self.options.subscriptions)
+        Place::take(&self.connected, self.options.subscriptions, |limit| Fault::Full {
+            what: "connections of subscribers",
+            limit,
+        })
     }
 
     /// Is a subscription what is asked for, rather than a question?
@@ -231,7 +234,10 @@ impl Service {
         asked: Value,
         terms: &Terms,
     ) -> Result<impl Stream<Item = Vec<u8>> + Send + use<>, Fault> {
-        let place = Place::take(&self.subscribed, self.options.subscriptions)?;
+        let place = Place::take(&self.subscribed, self.options.subscriptions, |limit| Fault::Full {
+            what: "subscriptions",
+            limit,
+        })?;
         if !self.is_subscription(&asked) && asked["query"].is_string() {
             // Its work may block, which a stream must not.
             check_text(asked["query"].as_str().unwrap_or_default(), self.options.limits.tokens)?;
@@ -248,7 +254,7 @@ impl Service {
 
 /// The answer to a question that is not answered.
 pub fn refusal(fault: Fault) -> Response {
-    Response::from_errors(vec![fault.error().into_server_error(async_graphql::Pos::default())])
+    located(Response::from_errors(vec![fault.error().into_server_error(async_graphql::Pos::default())]))
 }
 
 /// Bytes of an answer.
@@ -262,6 +268,14 @@ fn coded(mut response: Response) -> Response {
         if !has_code(error) {
             error.extensions.get_or_insert_default().set("code", "GRAPHQL_VALIDATION_FAILED");
         }
+    }
+    located(response)
+}
+
+/// Lines and columns are counted from 1: an error that is of no place has no location, rather than one at 0.
+fn located(mut response: Response) -> Response {
+    for error in &mut response.errors {
+        error.locations.retain(|at| at.line > 0 && at.column > 0);
     }
     response
 }

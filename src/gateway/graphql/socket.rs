@@ -202,7 +202,8 @@ impl Session {
     async fn subscribe(&mut self, id: String, payload: Value) -> Result<(), Close> {
         let terms = Terms::new(self.pools.clone(), Work::unbounded());
         let results: Results = if self.running.len() >= OPERATIONS_MAX {
-            let fault = weir_graphql::Fault::Busy { limit: OPERATIONS_MAX };
+            let what = "operations on this connection";
+            let fault = weir_graphql::Fault::Full { what, limit: OPERATIONS_MAX };
             return self.tell(json!({ "id": id, "type": "error", "payload": errors(fault) })).await;
         } else if self.service.is_subscription(&payload) {
             match self.service.subscribe(payload, &terms) {

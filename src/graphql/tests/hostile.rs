@@ -58,6 +58,55 @@ fn hostile_questions_are_refused_by_name_and_at_once() {
     assert_eq!(code(&found), "TOO_COMPLEX", "a page behind a variable");
 }
 
+#[test]
+fn an_error_is_where_it_is_or_of_no_place() {
+    let service = service(&World::new(2).run(100));
+    for (query, place) in [
+        ("", None),
+        ("{ nothing }", Some((1, 3))),
+        ("{ pools {\n  nothing } }", Some((2, 3))),
+        ("{ ...a } fragment a on Query { ...a }", None),
+        ("query($id: ID!) { request(id: $id) { id } }", Some((1, 31))),
+        ("{ stateAt(pool: \"none\") { digest } }", Some((1, 3))),
+        ("{ ", None),
+    ] {
+        let found = answer(&service, query, json!({}));
+        let place = place.map(|(line, column)| json!([{ "line": line, "column": column }]));
+        assert_eq!(found["errors"][0].get("locations"), place.as_ref(), "{query}: {found:#}");
+    }
+    let body: Value = serde_json::from_slice(&service.answer(b"[[", &service.terms(None))).unwrap();
+    assert!(
+        body["errors"][0].get("message").is_some() && body["errors"][0].get("locations").is_none(),
+        "{body}"
+    );
+}
+
+#[test]
+fn a_filter_that_cannot_be_names_what_was_found_and_what_is_allowed() {
+    let service = service(&World::new(2).run(100));
+    let ask = |filter: &str| {
+        let query = format!("{{ requests(first: 5, filter: {{ {filter} }}) {{ nodes {{ id priority }} }} }}");
+        answer(&service, &query, json!({}))
+    };
+    for (filter, said) in [
+        (
+            "band: 99999999999",
+            "band: 99999999999 is not allowed: a whole number from -2147483648 to 2147483647",
+        ),
+        (
+            "band: [0, -99999999999]",
+            "band: -99999999999 is not allowed: a whole number from -2147483648 to 2147483647",
+        ),
+    ] {
+        let found = ask(filter);
+        assert_eq!(found["errors"][0]["message"], said, "{found:#}");
+    }
+    // One alone is a list of it.
+    assert_eq!(ask("band: 0"), ask("band: [0]"));
+    assert_eq!(ask("outcome: DISPATCHED"), ask("outcome: [DISPATCHED]"));
+    assert!(ask("band: 0")["data"]["requests"]["nodes"].is_array());
+}
+
 /// What clients ask of a schema before anything else, as the reference implementation puts it.
 const INTROSPECTION: &str = "query IntrospectionQuery { __schema { description queryType { name kind } mutationType { name kind }
     subscriptionType { name kind } types { ...FullType }

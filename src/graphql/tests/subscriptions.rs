@@ -138,7 +138,12 @@ fn there_are_no_more_subscriptions_than_allowed() {
     let rig = Rig::new(33, 200);
     let streams: Vec<_> = (0..Options::default().subscriptions).map(|_| rig.subscribe(EVENTS)).collect();
     let one_more = rig.service.subscribe(json!({ "query": EVENTS }), &rig.service.terms(None));
-    assert_eq!(one_more.err().map(|fault| fault.code()), Some("BUSY"));
+    let fault = one_more.err().unwrap();
+    assert_eq!(fault.code(), "BUSY");
+    assert_eq!(
+        fault.to_string(),
+        "there are as many subscriptions as there may be (32); end one, or ask again later"
+    );
     drop(streams);
     drop(rig.subscribe(EVENTS));
     let question = rig.service.subscribe(json!({ "query": "{ pools { name } }" }), &rig.service.terms(None));
