@@ -10,6 +10,9 @@ const BANDS: [i64; 3] = [100, 0, -10];
 const KINDER: [(&str, &str); 2] =
     [("EvictedTTL", "defaultRequestTTL=600s"), ("RejectedCapacity", "maxRequests=100000")];
 
+/// Requests of an outcome that are tried at the most.
+const LOOK: usize = 8;
+
 fn replay(binary: &Path, dir: &Path, args: &[&str]) -> Output {
     Command::new(binary).args(args).current_dir(dir).output().unwrap()
 }
@@ -33,16 +36,30 @@ fn a_shed_request_of_the_demo_is_shed_again_and_not_under_other_settings() {
         .collect();
     let mut tried = 0;
     for (outcome, kinder) in KINDER {
-        let Some(shed) = rows.iter().find(|row| row["outcome"] == outcome) else { continue };
-        tried += 1;
         // The form that answers and every other tool have.
-        let id = format!("default-{}", shed["request"]);
-        let made = replay(
-            &binary,
-            dir.path(),
-            &["scenario", "from-log", "--data", "data", "--request", &id, "-o", "incident.yaml"],
-        );
-        assert!(made.status.success(), "{id}: {}", super::said(&made));
+        let number = |row: &Value| format!("default-{}", row["request"]);
+        let of_outcome: Vec<&Value> =
+            rows.iter().filter(|row| row["outcome"] == outcome).take(LOOK).collect();
+        if of_outcome.is_empty() {
+            continue;
+        }
+        tried += 1;
+        // A scenario has the pool's state and not each of its samples: one that was shed a moment before it would have
+        // been admitted may not be shed again, and then the command says so.
+        let gives_back = |row: &&&Value| {
+            let id = number(row);
+            let args = ["scenario", "from-log", "--data", "data", "--request", &id, "-o", "incident.yaml"];
+            let made = replay(&binary, dir.path(), &args);
+            let said = super::said(&made);
+            assert!(
+                made.status.success() || said.contains("does NOT give back what was logged"),
+                "{id}: {said}"
+            );
+            made.status.success()
+        };
+        let shed = of_outcome.iter().find(gives_back);
+        let shed = shed.unwrap_or_else(|| panic!("none of {} of {outcome} is given back", of_outcome.len()));
+        let id = number(shed);
         let again = replay(&binary, dir.path(), &["scenario", "incident.yaml"]);
         assert!(again.status.success(), "{id}: {}", super::said(&again));
         let band = BANDS.iter().position(|band| shed["priority"] == *band).unwrap();
