@@ -3,6 +3,7 @@
 //! `flush` of sled does not reach the disk by itself on Linux, so a data sync of its file follows each (`sync`). Every
 //! call into sled may panic on damage; none of these panics leaves this file.
 
+use super::ground;
 use super::keys;
 use super::pages::Pages;
 use super::quiet::caught;
@@ -15,6 +16,7 @@ use crate::sled_open::open_let_go;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A batch of at most so many bytes is one value beside the keys: sled writes it some four times, which costs less than
@@ -26,6 +28,8 @@ struct Opened {
     pages: Pages,
     /// A second handle of sled's file, for the real sync.
     file: File,
+    /// Bytes of the file that are known to be in use.
+    used: AtomicU64,
 }
 
 impl Drop for Generation {
@@ -51,6 +55,10 @@ pub(super) struct Generation {
     path: PathBuf,
     open: RwLock<Option<Opened>>,
     held: RwLock<BTreeMap<Arc<str>, Held>>,
+    /// Bytes that were in use when it was opened.
+    found: u64,
+    /// Its file was made as long as it will be.
+    laid: AtomicBool,
 }
 
 /// What there is of a batch that was on its way when the writing ended.
@@ -70,15 +78,26 @@ impl Generation {
     /// Opens the database at the path, or creates it, and reads which pools it knows.
     pub(super) fn open(path: &Path, number: u32, cache_bytes: u64) -> Result<Generation, LogError> {
         let opened = open_sled(path, cache_bytes)?;
+        let found = opened.used.load(Ordering::Relaxed);
         let generation = Generation {
             number,
             path: path.to_owned(),
             held: RwLock::new(BTreeMap::new()),
             open: RwLock::new(Some(opened)),
+            found,
+            laid: AtomicBool::new(false),
         };
         let held = generation.with(|opened| read_pools(&opened.db))?;
         *write(&generation.held) = held;
         Ok(generation)
+    }
+
+    /// Makes the file of a new database, to which nobody writes yet, as long as it will be (`ground.rs`).
+    pub(super) fn lay_ground(&self, bytes: u64) -> Result<(), LogError> {
+        let path = self.path.join("db");
+        ground::lay(&path, bytes).map_err(|error| LogError::io("extend", &path, &error))?;
+        self.laid.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes a new database's files and their names durable.
@@ -116,6 +135,17 @@ impl Generation {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let size = open.as_ref().and_then(|opened| opened.file.metadata().ok());
         size.map_or(0, |metadata| metadata.len())
+    }
+
+    /// Bytes of its file that sled has put to use, to a segment of 512 KiB; and of these, since it was opened, those
+    /// that were not laid ahead.
+    pub(super) fn used_bytes(&self) -> (u64, u64) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(opened) = open.as_ref() else { return (0, 0) };
+        let used = ground::used(&opened.file, opened.used.load(Ordering::Relaxed));
+        opened.used.store(used, Ordering::Relaxed);
+        let grown = if self.laid.load(Ordering::Relaxed) { 0 } else { used.saturating_sub(self.found) };
+        (used, grown)
     }
 
     pub(super) fn held(&self) -> BTreeMap<Arc<str>, Held> {
@@ -307,6 +337,7 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
         let _ = file.sync_data();
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
     }
+    ground::take_up(&file_path).map_err(|error| LogError::io("shorten", &file_path, &error))?;
     let config = sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(None);
     let db = match try_open(&config, path) {
         // sled believes its snapshot file more than its own log, and the file may be the damaged one of the two. The
@@ -320,7 +351,11 @@ fn open_sled(path: &Path, cache_bytes: u64) -> Result<Opened, LogError> {
     let file = File::open(&file_path).map_err(|error| LogError::io("open", &file_path, &error))?;
     let pages = caught(|| Pages::open(&db).map_err(sled_error));
     match pages {
-        Ok(pages) => Ok(Opened { db, pages: pages.map_err(|error| place(error, path))?, file }),
+        Ok(pages) => {
+            let pages = pages.map_err(|error| place(error, path))?;
+            let used = AtomicU64::new(ground::found(&file));
+            Ok(Opened { db, pages, file, used })
+        }
         Err(panic) => Err(LogError::Damaged { path: path.to_owned(), error: panic }),
     }
 }

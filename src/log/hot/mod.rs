@@ -4,6 +4,7 @@
 //! sealed into segments by whoever asks [`HotWindow::closed`], and then deleted whole.
 
 mod generation;
+mod ground;
 mod keys;
 mod pages;
 mod quiet;
@@ -31,7 +32,8 @@ pub use window::{ClosedGeneration, HotWindow};
 /// How the hot window is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotOptions {
-    /// A database larger than this on disk is left and the next one begun. Default 64 MiB.
+    /// A database that uses more than this on disk is left and the next one begun; a busy one has it set aside from the
+    /// start. Default 64 MiB.
     pub rotate_bytes: u64,
     /// sled's cache, per database. Default 64 MiB; the process uses up to about twice that.
     pub cache_bytes: u64,
@@ -42,6 +44,9 @@ impl Default for HotOptions {
         HotOptions { rotate_bytes: 64 << 20, cache_bytes: 64 << 20 }
     }
 }
+
+/// A database whose ground was not laid, the first one of a run, is left once it has grown by so much.
+const UNLAID_MAX: u64 = 8 << 20;
 
 /// How long after a failure the next generation is tried again.
 const ROTATE_RETRY: Duration = Duration::from_secs(1);
@@ -135,20 +140,23 @@ impl HotStore {
         result
     }
 
-    /// Makes the next generation ready in good time, and goes over to it when this one is full.
+    /// Makes the next generation ready in good time, and goes over to it when this one is full, or has grown by so much
+    /// without its ground laid that more is likely to come.
     fn rotate(&mut self) -> Result<Arc<Generation>, LogError> {
         let current = self.current()?;
-        let bytes = current.disk_bytes();
+        let (used, grown) = current.used_bytes();
+        let reached =
+            |share: u64| used >= self.options.rotate_bytes / 8 * share || grown >= UNLAID_MAX / 8 * share;
         let pause = self.next_failed.is_some_and(|at| at.elapsed() < ROTATE_RETRY);
-        if self.next.is_none() && !pause && bytes >= self.options.rotate_bytes / 8 * 7 {
+        if self.next.is_none() && !pause && reached(6) {
             let (hot, options) = (crate::dir::hot_dir(self.dir.path()), self.options.clone());
             let number = current.number + 1;
             self.next = std::thread::Builder::new()
                 .name("weir-log-rotate".to_owned())
-                .spawn(move || recover::begin(&hot, number, &options))
+                .spawn(move || recover::begin(&hot, number, &options, true))
                 .ok();
         }
-        if bytes < self.options.rotate_bytes {
+        if !reached(8) {
             return Ok(current);
         }
         let Some(next) = self.next.take_if(|next| next.is_finished()) else { return Ok(current) };
@@ -180,7 +188,7 @@ impl HotStore {
                 let _ = next.join();
             }
             let hot = crate::dir::hot_dir(store.dir.path());
-            let next = recover::begin(&hot, store.current()?.number + 1, &store.options)?;
+            let next = recover::begin(&hot, store.current()?.number + 1, &store.options, false)?;
             next.put_bases(&store.heads)?;
             store.begun = true;
             store.window.begin(next);

@@ -42,8 +42,8 @@ pub(super) fn recover(dir: &Path, mark: &Mark, options: &HotOptions) -> Result<R
     let mut seen = Seen::new(dir, mark);
     let mut torn = Vec::new();
     heads.iter().for_each(|head| seen.head(head));
-    for generation in &generations {
-        take_bases(&mut heads, generation)?;
+    for (at, generation) in generations.iter().enumerate() {
+        take_bases(&mut heads, generation, at == 0)?;
         for head in &heads {
             seen.head(head);
         }
@@ -55,16 +55,24 @@ pub(super) fn recover(dir: &Path, mark: &Mark, options: &HotOptions) -> Result<R
         generation.remove(&batch)?;
     }
     if mark.generation == 0 {
-        generations.push(Arc::new(begin(&hot, 1, options)?));
+        generations.push(Arc::new(begin(&hot, 1, options, false)?));
     }
     Ok(Recovered { generations, heads })
 }
 
-/// Creates an empty generation whose files survive a loss of power.
-pub(super) fn begin(hot: &Path, number: u32, options: &HotOptions) -> Result<Generation, LogError> {
+/// Creates an empty generation whose files survive a loss of power; with its ground laid, where much is to come.
+pub(super) fn begin(
+    hot: &Path,
+    number: u32,
+    options: &HotOptions,
+    much: bool,
+) -> Result<Generation, LogError> {
     let path = generation_path(hot, number);
     discard(&path)?;
     let generation = Generation::open(&path, number, options.cache_bytes)?;
+    if much {
+        generation.lay_ground(options.rotate_bytes)?;
+    }
     generation.settle_files()?;
     Ok(generation)
 }
@@ -117,20 +125,25 @@ fn tidy(hot: &Path, mark: &Mark) -> Result<Vec<u32>, LogError> {
     Ok(numbers)
 }
 
-/// A generation says where the logs ended when it was begun: that must be where the one before it ends.
-fn take_bases(heads: &mut BTreeMap<Arc<str>, Head>, generation: &Generation) -> Result<(), LogError> {
+/// A generation says where the logs ended when it was begun: that must be where the one before it ends. Of a pool that
+/// the one before it does not know at all, all is lost that it held.
+fn take_bases(
+    heads: &mut BTreeMap<Arc<str>, Head>,
+    generation: &Generation,
+    oldest: bool,
+) -> Result<(), LogError> {
     for (pool, held) in generation.held() {
         let Some(base) = held.base else { continue };
-        match heads.get(&pool) {
-            Some(head) if *head != base => {
-                let error = format!(
-                    "it was begun when the log of pool {pool} ended at sequence {}, but what came before ends at {}",
-                    base.seq, head.seq
-                );
-                return Err(LogError::Damaged { path: generation.path().to_owned(), error });
-            }
-            _ => heads.insert(pool, base),
-        };
+        let before = heads.get(&pool).copied();
+        let known = before.or(oldest.then_some(base)).unwrap_or_default();
+        if known != base {
+            let error = format!(
+                "it was begun when the log of pool {pool} ended at sequence {}, but what came before ends at {}",
+                base.seq, known.seq
+            );
+            return Err(LogError::Damaged { path: generation.path().to_owned(), error });
+        }
+        heads.insert(pool, base);
     }
     Ok(())
 }
@@ -180,5 +193,47 @@ impl<'a> Seen<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HotStore, keys};
+    use super::*;
+    use crate::store::Store;
+    use crate::world::World;
+
+    /// One flipped bit in sled's file may take the name of a pool, and with it every batch of that pool in that database.
+    #[test]
+    fn a_database_that_lost_all_of_a_pool_is_found_out_by_the_next_one() {
+        let tmp = tempfile::tempdir().unwrap();
+        let options = HotOptions::default();
+        let dir = tmp.path().join("log");
+        let mut store = HotStore::open(&dir, options.clone()).unwrap();
+        let (mut a, mut b) = (World::new("a", 7), World::new("b", 9));
+        for world in [&mut a, &mut b] {
+            store.write(&world.frames(3, 20)).unwrap();
+        }
+        store.sync().unwrap();
+        store.rotate_now().unwrap();
+        store.write(&a.frames(1, 20)).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        drop(HotStore::open(&dir, options.clone()).unwrap());
+        let first = generation_path(&crate::dir::hot_dir(&dir), 1);
+        let config = sled::Config::new().path(&first).flush_every_ms(None);
+        let db = crate::sled_open::open_let_go(&config, || Ok::<_, sled::Error>(())).unwrap();
+        for id in 1..=2 {
+            if db.get(keys::pool_key(id)).unwrap().unwrap() == "b" {
+                db.remove(keys::pool_key(id)).unwrap();
+            }
+        }
+        drop(db);
+        match HotStore::open(&dir, options).map(|_| ()) {
+            Err(LogError::Damaged { error, .. }) => {
+                assert!(error.contains("pool b ended at sequence") && error.contains("ends at 0"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
