@@ -196,11 +196,11 @@ impl PoolHandle {
         let (to, from) = oneshot::channel();
         let (news_to, news) = if news { Some(News::channel()) } else { None }.unzip();
         let put = self.0.inbox.put(Message::About(request, to, news_to.map(Box::new)));
-        Answer(Box::pin(async move {
+        Answer::new(async move {
             put?;
             let (seen, caller_id) = from.await.map_err(|_| Unavailable::Failed)??;
             Ok(About { seen, caller_id, news })
-        }))
+        })
     }
 
     /// The regime and its changes, once they are durable.
@@ -291,14 +291,18 @@ impl PoolHandle {
             Box::new(move || drop(to.send(seen)))
         });
         let asked = self.0.inbox.look(Look { see, durable, after: 0 });
-        Answer(Box::pin(async move {
+        Answer::new(async move {
             asked?;
             from.await.map_err(|_| Unavailable::Failed)
-        }))
+        })
     }
 
     fn ask(&self, message: impl FnOnce(oneshot::Sender<Fate>) -> Message) -> Answer<Fate> {
-        self.ask_for(message, |fate| fate, Fate::Unavailable)
+        let (to, from) = oneshot::channel();
+        match self.0.inbox.put(message(to)) {
+            Ok(()) => Answer(Coming::Told(from, Fate::Unavailable)),
+            Err(why) => Answer::new(std::future::ready(Fate::Unavailable(why))),
+        }
     }
 
     pub(super) fn ask_for<T, U>(
@@ -313,12 +317,12 @@ impl PoolHandle {
     {
         let (to, from) = oneshot::channel();
         let put = self.0.inbox.put(message(to));
-        Answer(Box::pin(async move {
+        Answer::new(async move {
             if let Err(why) = put {
                 return unheard(why);
             }
             from.await.map_or_else(|_| unheard(Unavailable::Failed), heard)
-        }))
+        })
     }
 }
 
@@ -329,12 +333,30 @@ impl std::fmt::Debug for PoolHandle {
 }
 
 /// An answer that comes once what it tells of is durable. Dropping it does not take the input back.
-pub struct Answer<T>(Pin<Box<dyn Future<Output = T> + Send>>);
+pub struct Answer<T>(Coming<T>);
+
+enum Coming<T> {
+    /// Every request is ended by one of these, so they do without a box.
+    Told(oneshot::Receiver<T>, fn(Unavailable) -> T),
+    Other(Pin<Box<dyn Future<Output = T> + Send>>),
+}
+
+impl<T> Answer<T> {
+    fn new(coming: impl Future<Output = T> + Send + 'static) -> Self {
+        Answer(Coming::Other(Box::pin(coming)))
+    }
+}
 
 impl<T> Future for Answer<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        self.0.as_mut().poll(context)
+        match &mut self.0 {
+            Coming::Told(from, unheard) => {
+                let unheard = *unheard;
+                Pin::new(from).poll(context).map(|told| told.unwrap_or_else(|_| unheard(Unavailable::Failed)))
+            }
+            Coming::Other(coming) => coming.as_mut().poll(context),
+        }
     }
 }

@@ -46,6 +46,8 @@ impl Keeping {
     }
 
     fn run(&self, stopped: &Receiver<()>) {
+        // Sealing 64 MiB takes half a second of a processor, and has time.
+        weir_background::give_way();
         loop {
             self.round();
             match stopped.recv_timeout(self.every) {

@@ -258,7 +258,7 @@ impl Waiters {
             cause: e.cause,
             repeated: false,
         };
-        waiter.answer(&Decision::Refused(refused), to);
+        waiter.answer(Decision::Refused(refused), to);
     }
 
     fn dispatched(&mut self, state: &State, step: &Step, e: &Dispatched, to: &mut Vec<Release>) {
@@ -273,7 +273,7 @@ impl Waiters {
             seq: step.seq,
             waited: e.waited,
             priority: waiter.priority,
-            flow: waiter.flow.clone(),
+            flow: std::mem::take(&mut waiter.flow),
             endpoint: e.endpoint.and_then(|slot| state.endpoint_name(slot)).map(str::to_owned),
             regime: state.regime(),
             face: waiter.face,
@@ -287,7 +287,7 @@ impl Waiters {
         }
         let decision = Decision::Admitted(admitted);
         self.tickets.decided(e.request, waiter.face, &decision, to);
-        waiter.answer(&decision, to);
+        waiter.answer(decision, to);
     }
 
     fn evicted(&mut self, step: &Step, e: &Evicted, to: &mut Vec<Release>) {
@@ -310,7 +310,7 @@ impl Waiters {
         };
         let decision = Decision::Refused(refused);
         self.tickets.decided(e.request, waiter.face, &decision, to);
-        waiter.answer(&decision, to);
+        waiter.answer(decision, to);
     }
 
     /// The arrival shares the fate of an earlier one: known already, or still to come.
@@ -365,7 +365,7 @@ fn tell_queued(promise: &mut Promise, state: &State, request: RequestId, to: &mu
 }
 
 impl Waiter {
-    fn answer(self, decision: &Decision, to: &mut Vec<Release>) {
+    fn answer(self, decision: Decision, to: &mut Vec<Release>) {
         for promise in self.more {
             let mut shared = decision.clone();
             match &mut shared {
@@ -375,7 +375,7 @@ impl Waiter {
             }
             to.push(Release::Decision(promise, shared));
         }
-        to.push(Release::Decision(self.promise, decision.clone()));
+        to.push(Release::Decision(self.promise, decision));
     }
 }
 

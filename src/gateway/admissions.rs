@@ -40,11 +40,16 @@ pub enum Decided {
 
 /// `POST /v1/admissions`
 pub async fn admit(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response {
+    admitted(&gateway, request).await
+}
+
+/// The same.
+pub async fn admitted(gateway: &Arc<Gateway>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    match asked(&gateway, &parts, body).await {
+    match asked(gateway, &parts, body).await {
         Ok(response) => response,
         Err(fault) => {
-            count(&gateway, &fault);
+            count(gateway, &fault);
             answer::fault(&fault, caller_id(&parts))
         }
     }
@@ -146,19 +151,24 @@ pub async fn complete(
     request: Request<Body>,
 ) -> Response {
     let (parts, body) = request.into_parts();
+    completed(&gateway, &id, &parts, body).await
+}
+
+/// The same, of an id.
+pub async fn completed(gateway: &Gateway, id: &str, parts: &Parts, body: Body) -> Response {
     let done = async {
-        let body = body::read(&parts, body, bounds(&gateway)).await?;
+        let body = body::read(parts, body, bounds(gateway)).await?;
         let (termination, usage) = completion::read(&body)?;
-        let (pool, request) = find(&gateway, &id)?;
+        let (pool, request) = find(gateway, id)?;
         match pool.handle.end(Ended { request, termination, usage }).await {
             // Said twice is as good as said once; of a lease that ended otherwise the holder must hear.
-            Fate::Unknown => over(&gateway, pool, &id, request, outcome::Record::is_completed).await,
-            fate => answer::fate(&id, "completed", fate),
+            Fate::Unknown => Box::pin(over(gateway, pool, id, request, outcome::Record::is_completed)).await,
+            fate => answer::fate(id, "completed", fate),
         }
     };
     done.await.unwrap_or_else(|fault: Fault| {
-        count(&gateway, &fault);
-        answer::fault(&fault, caller_id(&parts))
+        count(gateway, &fault);
+        answer::fault(&fault, caller_id(parts))
     })
 }
 

@@ -11,6 +11,9 @@ use http::header::EXPECT;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 /// How much of an oversized body is read past, as a multiple of the limit and at least this many bytes.
@@ -56,7 +59,11 @@ pub async fn read_whole(
         return Ok(Whole::default());
     }
     let slow = |_| Fault::BodySlow(u64::try_from(bounds.time_max.as_millis()).unwrap_or(u64::MAX));
-    let whole = read_bounded(parts, body, bounds.bytes_max, take);
+    let mut whole = pin!(read_bounded(parts, body, bounds.bytes_max, take));
+    // The usual body came with its head, and needs no timer.
+    if let Poll::Ready(read) = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await {
+        return read;
+    }
     tokio::time::timeout(bounds.time_max, whole).await.map_err(slow)?
 }
 

@@ -11,7 +11,7 @@ use super::h2c;
 use super::malformed::{Handlers, Worded};
 use super::metrics::GatewayCounters;
 use super::problem::Fault;
-use super::router::{is_held, router};
+use super::router::{is_held, route, router};
 use super::socket::{Watch, watched};
 use super::state::Gateway;
 use super::tls::{Accepted, Protocols};
@@ -30,7 +30,6 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tower::Service;
 
 /// Connections beyond the limit, for one request each that is not held; any more are closed unanswered.
 const BEYOND_MAX: usize = 256;
@@ -140,6 +139,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
+        // Most answers are small: one buffer is sent for less than two.
+        .writev(false)
         .header_read_timeout(options.head_time_max)
         .max_header_size(options.head_bytes_max)
         .max_buf_size(options.head_bytes_max.max(8_192));
@@ -161,7 +162,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 /// The answer to a request, if its caller may ask.
 pub async fn called(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     app: &mut Router,
     mut request: hyper::Request<Incoming>,
     peer: Option<&Peer>,
@@ -170,10 +171,7 @@ pub async fn called(
         gateway.turned_away(&fault);
         return answer::fault(&fault, None);
     }
-    match app.call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
+    route(gateway, app, request).await
 }
 
 /// The answer to a request for which there is no place.
