@@ -66,7 +66,7 @@ pub async fn connection(
     let options = &gateway.options;
     let seen = watch.clone();
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (gateway, mut app, busy) = (Arc::clone(gateway), app.clone(), seen.busy());
+        let (gateway, app, busy) = (Arc::clone(gateway), app.clone(), seen.busy());
         let (peer, slots) = (peer.clone(), Arc::clone(&slots));
         async move {
             let slot = match is_held(&gateway, &request) {
@@ -77,7 +77,7 @@ pub async fn connection(
                 },
                 false => None,
             };
-            let response = called(&gateway, &mut app, request, peer.as_deref()).await;
+            let response = called(&gateway, &app, request, peer.as_deref()).await;
             Ok::<_, Infallible>(busy.until(keep(slot, response)))
         }
     });

@@ -51,7 +51,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 ///
 /// The two calls that a held admission is made of are found without the router. Its matching, its extensions and a
 /// box for each of its layers take more than a tenth of what such a call costs in all.
-pub async fn route(gateway: &Arc<Gateway>, app: &mut Router, request: Request<Incoming>) -> Response {
+pub async fn route(gateway: &Arc<Gateway>, app: &Router, request: Request<Incoming>) -> Response {
     match often(&request) {
         Some(Often::Admit) => admissions::admitted(gateway, request.map(whole)).await,
         Some(Often::Complete) => {
@@ -59,7 +59,7 @@ pub async fn route(gateway: &Arc<Gateway>, app: &mut Router, request: Request<In
             let id = completed_id(parts.uri.path()).unwrap_or_default();
             admissions::completed(gateway, id, &parts, whole(body)).await
         }
-        None => match app.call(request).await {
+        None => match app.clone().call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         },

@@ -117,16 +117,18 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let options = &gateway.options;
     let (seen, handlers) = (watch.clone(), Handlers::default());
     let stream = Worded::new(stream, handlers.clone(), options);
+    // A request borrows what its connection has: counts that all connections share would be passed from processor to
+    // processor with each request.
+    let (app, handlers, peer) = (&app, &handlers, peer.as_deref());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (gateway, mut app, busy) = (Arc::clone(gateway), app.clone(), seen.busy());
-        let (handlers, peer) = (handlers.clone(), peer.clone());
+        let busy = seen.busy();
         async move {
             let response = if within {
-                called(&gateway, &mut app, request, peer.as_deref()).await
+                called(gateway, app, request, peer).await
             } else {
-                let mut response = match is_held(&gateway, &request) {
-                    true => full(&gateway),
-                    false => called(&gateway, &mut app, request, peer.as_deref()).await,
+                let mut response = match is_held(gateway, &request) {
+                    true => full(gateway),
+                    false => called(gateway, app, request, peer).await,
                 };
                 // The next connection may be within the limit.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -163,7 +165,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 /// The answer to a request, if its caller may ask.
 pub async fn called(
     gateway: &Arc<Gateway>,
-    app: &mut Router,
+    app: &Router,
     mut request: hyper::Request<Incoming>,
     peer: Option<&Peer>,
 ) -> Response {

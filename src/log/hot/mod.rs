@@ -46,7 +46,7 @@ impl Default for HotOptions {
 }
 
 /// A database whose ground was not laid, the first one of a run, is left once it has grown by so much.
-const UNLAID_MAX: u64 = 8 << 20;
+const UNLAID_MAX: u64 = 2 << 20;
 
 /// How long after a failure the next generation is tried again.
 const ROTATE_RETRY: Duration = Duration::from_secs(1);
