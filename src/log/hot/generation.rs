@@ -18,6 +18,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 /// A batch of at most so many bytes is one value beside the keys: sled writes it some four times, which costs less than
 /// a page and the entry that says where it is.
@@ -93,9 +94,9 @@ impl Generation {
     }
 
     /// Makes the file of a new database, to which nobody writes yet, as long as it will be (`ground.rs`).
-    pub(super) fn lay_ground(&self, bytes: u64) -> Result<(), LogError> {
+    pub(super) fn lay_ground(&self, bytes: u64, pause: Duration) -> Result<(), LogError> {
         let path = self.path.join("db");
-        ground::lay(&path, bytes).map_err(|error| LogError::io("extend", &path, &error))?;
+        ground::lay(&path, bytes, pause).map_err(|error| LogError::io("extend", &path, &error))?;
         self.laid.store(true, Ordering::Relaxed);
         Ok(())
     }

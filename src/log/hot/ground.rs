@@ -19,15 +19,14 @@ const SEGMENT: u64 = 512 << 10;
 /// The head of a segment, which is never all zeros (its checksum would not be that).
 const HEAD: usize = 20;
 /// Written and synced at once: what commits to another database have to wait for at worst.
-const PIECE: usize = 1 << 20;
-/// From one piece to the next: commits to another database go on meanwhile.
-const PAUSE: Duration = Duration::from_millis(5);
+const PIECE: usize = 128 << 10;
 
-/// Fills the file up to so many bytes, and makes that durable. Nobody else may write to it meanwhile.
+/// Fills the file up to so many bytes, and makes that durable, with a pause after each 128 KiB: commits to another
+/// database go on meanwhile. Nobody else may write to the file.
 ///
 /// # Errors
 /// What the system says. What was laid until then does no harm.
-pub(super) fn lay(path: &Path, upto: u64) -> io::Result<()> {
+pub(super) fn lay(path: &Path, upto: u64, pause: Duration) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     let zeros = vec![0; PIECE];
     let mut at = file.metadata()?.len();
@@ -37,7 +36,7 @@ pub(super) fn lay(path: &Path, upto: u64) -> io::Result<()> {
         file.sync_data()?;
         at += piece;
         if at < upto {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
         }
     }
     Ok(())
@@ -107,7 +106,7 @@ mod tests {
             }
             let handle = File::open(&file).unwrap();
             let mut known = found(&handle);
-            lay(&file, 64 << 20).unwrap();
+            lay(&file, 64 << 20, Duration::ZERO).unwrap();
             for _ in 0..100 * (round + 1) {
                 db.insert(count.to_be_bytes(), written(count)).unwrap();
                 count += 1;

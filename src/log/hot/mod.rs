@@ -48,6 +48,10 @@ impl Default for HotOptions {
 /// A database whose ground was not laid, the first one of a run, is left once it has grown by so much.
 const UNLAID_MAX: u64 = 2 << 20;
 
+/// Between pieces of 128 KiB of the ground of the next one: 64 MiB are laid in about 0.8 s, or in 2.5 s.
+const LAY_SOON: Duration = Duration::from_millis(1);
+const LAY_GENTLY: Duration = Duration::from_millis(4);
+
 /// How long after a failure the next generation is tried again.
 const ROTATE_RETRY: Duration = Duration::from_secs(1);
 
@@ -148,12 +152,14 @@ impl HotStore {
         let reached =
             |share: u64| used >= self.options.rotate_bytes / 8 * share || grown >= UNLAID_MAX / 8 * share;
         let pause = self.next_failed.is_some_and(|at| at.elapsed() < ROTATE_RETRY);
-        if self.next.is_none() && !pause && reached(6) {
+        if self.next.is_none() && !pause && reached(3) {
+            // One whose own ground was not laid is to be left soon.
+            let pace = if grown > 0 { LAY_SOON } else { LAY_GENTLY };
             let (hot, options) = (crate::dir::hot_dir(self.dir.path()), self.options.clone());
             let number = current.number + 1;
             self.next = std::thread::Builder::new()
                 .name("weir-log-rotate".to_owned())
-                .spawn(move || recover::begin(&hot, number, &options, true))
+                .spawn(move || recover::begin(&hot, number, &options, Some(pace)))
                 .ok();
         }
         if !reached(8) {
@@ -188,7 +194,7 @@ impl HotStore {
                 let _ = next.join();
             }
             let hot = crate::dir::hot_dir(store.dir.path());
-            let next = recover::begin(&hot, store.current()?.number + 1, &store.options, false)?;
+            let next = recover::begin(&hot, store.current()?.number + 1, &store.options, None)?;
             next.put_bases(&store.heads)?;
             store.begun = true;
             store.window.begin(next);

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The databases, oldest first (the last one is written), and where each pool's log ends.
 pub(super) struct Recovered {
@@ -55,23 +56,24 @@ pub(super) fn recover(dir: &Path, mark: &Mark, options: &HotOptions) -> Result<R
         generation.remove(&batch)?;
     }
     if mark.generation == 0 {
-        generations.push(Arc::new(begin(&hot, 1, options, false)?));
+        generations.push(Arc::new(begin(&hot, 1, options, None)?));
     }
     Ok(Recovered { generations, heads })
 }
 
-/// Creates an empty generation whose files survive a loss of power; with its ground laid, where much is to come.
+/// Creates an empty generation whose files survive a loss of power; with its ground laid, at this pace, where much is to
+/// come.
 pub(super) fn begin(
     hot: &Path,
     number: u32,
     options: &HotOptions,
-    much: bool,
+    ground: Option<Duration>,
 ) -> Result<Generation, LogError> {
     let path = generation_path(hot, number);
     discard(&path)?;
     let generation = Generation::open(&path, number, options.cache_bytes)?;
-    if much {
-        generation.lay_ground(options.rotate_bytes)?;
+    if let Some(pause) = ground {
+        generation.lay_ground(options.rotate_bytes, pause)?;
     }
     generation.settle_files()?;
     Ok(generation)
