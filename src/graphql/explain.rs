@@ -131,8 +131,10 @@ fn changes(pool: &PoolProjection, row: &Row, ask: &Ask<'_>) -> Result<Vec<Fact>,
         let data = json!({ "from": values::regime(began.from), "to": values::regime(began.regime) });
         facts.push(fact("CHANGE", text, Some(at), data));
     }
-    for policy in pool.policies(ask.work())? {
-        if policy.spot.seq > row.id && policy.spot.seq <= last && facts.len() < CHANGES_MAX {
+    // Decided as it came, there is no step between.
+    let policies = if last > row.id { pool.policies_of(row.id + 1..=last, ask.work())? } else { Vec::new() };
+    for policy in policies {
+        if facts.len() < CHANGES_MAX {
             let after = span(policy.spot.at.since(row.arrived_at));
             let text = format!("After {after} other settings came into force (step {}).", policy.spot.seq);
             facts.push(fact("CHANGE", text, Some(policy.spot.at), json!({ "sequence": policy.spot.seq })));

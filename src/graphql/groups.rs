@@ -106,9 +106,7 @@ impl Sum for Cell {
     }
 
     fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.waits.merge(&other.waits);
+        self.merge(other);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::ProjectionError;
 use crate::pool::PoolProjection;
 use crate::record::{Decided, PolicyBegan, RegimeBegan, Revocation};
 use crate::work::Work;
+use std::ops::RangeInclusive;
 use weir_kernel::{Micros, State, Step, fold};
 use weir_log::reader::Bound;
 
@@ -134,15 +135,28 @@ impl PoolProjection {
     /// # Errors
     /// The database cannot be read; the time is over.
     pub fn policies(&self, work: &Work) -> Result<Vec<PolicyBegan>, ProjectionError> {
+        self.policies_of(0..=u64::MAX, work)
+    }
+
+    /// Those that came into force by these steps, in order.
+    ///
+    /// # Errors
+    /// As [`PoolProjection::policies`].
+    pub fn policies_of(
+        &self,
+        steps: RangeInclusive<u64>,
+        work: &Work,
+    ) -> Result<Vec<PolicyBegan>, ProjectionError> {
         let unwritten = self.read().folder.closed.policies.clone();
         let mut found: Vec<PolicyBegan> = Vec::new();
-        self.db.range(self.name(), Kind::Policy, 0..=u64::MAX, |_, policy| {
+        self.db.range(self.name(), Kind::Policy, steps.clone(), |_, policy| {
             work.check()?;
             found.push(policy);
             Ok(true)
         })?;
         let last = found.last().map_or(0, |policy| policy.spot.seq);
-        found.extend(unwritten.into_iter().filter(|policy| policy.spot.seq > last));
+        let later = |policy: &PolicyBegan| policy.spot.seq > last && steps.contains(&policy.spot.seq);
+        found.extend(unwritten.into_iter().filter(later));
         Ok(found)
     }
 

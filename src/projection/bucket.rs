@@ -43,6 +43,15 @@ pub struct Cell {
     pub waits: Waits,
 }
 
+impl Cell {
+    /// Takes in others that ended alike.
+    pub fn merge(&mut self, other: &Cell) {
+        self.count += other.count;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.waits.merge(&other.waits);
+    }
+}
+
 /// Waits in microseconds: exact sum and ends, and counts by size (eight steps an octave, so a quantile is at most an eighth high).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
@@ -280,10 +289,7 @@ impl Bucket {
         self.arrivals += later.arrivals;
         self.unnamed += later.unnamed;
         for (key, cell) in &later.cells {
-            let mine = self.cell(key.clone());
-            mine.count += cell.count;
-            mine.bytes = mine.bytes.saturating_add(cell.bytes);
-            mine.waits.merge(&cell.waits);
+            self.cell(key.clone()).merge(cell);
         }
         for (key, count) in &later.lease_ends {
             *self.lease_ends.entry(*key).or_default() += count;
