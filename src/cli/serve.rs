@@ -69,6 +69,8 @@ pub fn run(args: Args) -> ExitCode {
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr)
+            // Where stderr cannot be written (a full disk), saying so there would be a panic.
+            .log_internal_errors(false)
             .try_init();
     }
     if let Some(error) = not_read {

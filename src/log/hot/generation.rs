@@ -93,12 +93,19 @@ impl Generation {
         Ok(generation)
     }
 
-    /// Makes the file of a new database, to which nobody writes yet, as long as it will be (`ground.rs`).
-    pub(super) fn lay_ground(&self, bytes: u64, pause: Duration) -> Result<(), LogError> {
+    /// Makes the file of a new database, to which nobody writes yet, as long as it will be (`ground.rs`). Where that is
+    /// not done, it grows as it is written.
+    pub(super) fn lay_ground(&self, bytes: u64, pause: Duration) {
         let path = self.path.join("db");
-        ground::lay(&path, bytes, pause).map_err(|error| LogError::io("extend", &path, &error))?;
-        self.laid.store(true, Ordering::Relaxed);
-        Ok(())
+        match ground::lay(&path, bytes, pause) {
+            Ok(laid) => self.laid.store(laid, Ordering::Relaxed),
+            Err(error) => tracing::warn!(%error, path = %path.display(), "its ground could not be laid"),
+        }
+    }
+
+    /// Was its ground laid?
+    pub(super) fn is_laid(&self) -> bool {
+        self.laid.load(Ordering::Relaxed)
     }
 
     /// Makes a new database's files and their names durable.
@@ -145,7 +152,7 @@ impl Generation {
         let Some(opened) = open.as_ref() else { return (0, 0) };
         let used = ground::used(&opened.file, opened.used.load(Ordering::Relaxed));
         opened.used.store(used, Ordering::Relaxed);
-        let grown = if self.laid.load(Ordering::Relaxed) { 0 } else { used.saturating_sub(self.found) };
+        let grown = if self.is_laid() { 0 } else { used.saturating_sub(self.found) };
         (used, grown)
     }
 

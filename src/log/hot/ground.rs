@@ -6,7 +6,7 @@
 //! nothing is, and its recovery reads them as that.
 //!
 //! They are laid before anybody writes to the database, never beside a writer: whoever lays them cannot lay them over
-//! something. A database that is opened again has its zeros cut off first, as sled would else write them once more.
+//! something. They are laid only where twice as much stays free, and taken up again where they could not be laid whole. A database that is opened again has its zeros cut off first, as sled would else write them once more.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,17 +20,32 @@ const SEGMENT: u64 = 512 << 10;
 const HEAD: usize = 20;
 /// Written and synced at once: what commits to another database have to wait for at worst.
 const PIECE: usize = 128 << 10;
+/// So many times what is laid has to stay free.
+const LEFT_FREE: u64 = 2;
 
 /// Fills the file up to so many bytes, and makes that durable, with a pause after each 128 KiB: commits to another
-/// database go on meanwhile. Nobody else may write to the file.
+/// database go on meanwhile. Nobody else may write to the file. False, and the file is as it was, where the disk is to
+/// keep the room for what is really written.
 ///
 /// # Errors
-/// What the system says. What was laid until then does no harm.
-pub(super) fn lay(path: &Path, upto: u64, pause: Duration) -> io::Result<()> {
+/// What the system says; the file is as it was, where that could be done.
+pub(super) fn lay(path: &Path, upto: u64, pause: Duration) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).open(path)?;
+    let begin = file.metadata()?.len();
+    let laid = lay_from(&file, begin, upto, pause);
+    if !matches!(laid, Ok(true)) {
+        file.set_len(begin)?;
+    }
+    laid
+}
+
+fn lay_from(file: &File, begin: u64, upto: u64, pause: Duration) -> io::Result<bool> {
     let zeros = vec![0; PIECE];
-    let mut at = file.metadata()?.len();
+    let mut at = begin;
     while at < upto {
+        if free(file)? < (upto - at).saturating_add(LEFT_FREE * upto) {
+            return Ok(false);
+        }
         let piece = (upto - at).min(PIECE as u64);
         file.write_all_at(&zeros[..piece as usize], at)?;
         file.sync_data()?;
@@ -39,7 +54,13 @@ pub(super) fn lay(path: &Path, upto: u64, pause: Duration) -> io::Result<()> {
             std::thread::sleep(pause);
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Bytes that are free, to whoever is not root, on the disk of a file.
+fn free(file: &File) -> io::Result<u64> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Bytes in whole segments of a file on which no ground was laid yet: all of it counts as used, also what sled freed.
@@ -106,7 +127,7 @@ mod tests {
             }
             let handle = File::open(&file).unwrap();
             let mut known = found(&handle);
-            lay(&file, 64 << 20, Duration::ZERO).unwrap();
+            assert!(lay(&file, 64 << 20, Duration::ZERO).unwrap());
             for _ in 0..100 * (round + 1) {
                 db.insert(count.to_be_bytes(), written(count)).unwrap();
                 count += 1;
@@ -123,6 +144,21 @@ mod tests {
                 assert_eq!(file.metadata().unwrap().len(), known);
             }
         }
+    }
+
+    #[test]
+    fn what_a_disk_has_no_room_for_is_not_laid() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        std::fs::write(&path, b"begun").unwrap();
+        let file = File::open(&path).unwrap();
+        // Not whole, and with too little left: neither begins, and nothing is changed.
+        for upto in [free(&file).unwrap() + 1, free(&file).unwrap() / 2] {
+            assert!(!lay(&path, upto, Duration::ZERO).unwrap());
+            assert_eq!(std::fs::read(&path).unwrap(), b"begun");
+        }
+        assert!(lay(&path, 1 << 20, Duration::ZERO).unwrap());
+        assert_eq!(path.metadata().unwrap().len(), 1 << 20);
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct HotStore {
     next: Option<JoinHandle<Result<Generation, LogError>>>,
     /// When that last failed.
     next_failed: Option<Instant>,
+    /// The ground of the newest generation was laid, or was not tried yet.
+    lays: bool,
     /// A generation was begun since the last sync.
     begun: bool,
     broken: Option<LogError>,
@@ -114,6 +116,7 @@ impl HotStore {
             heads,
             next: None,
             next_failed: None,
+            lays: true,
             begun: false,
             broken: None,
         })
@@ -149,8 +152,10 @@ impl HotStore {
     fn rotate(&mut self) -> Result<Arc<Generation>, LogError> {
         let current = self.current()?;
         let (used, grown) = current.used_bytes();
-        let reached =
-            |share: u64| used >= self.options.rotate_bytes / 8 * share || grown >= UNLAID_MAX / 8 * share;
+        let reached = |share: u64| {
+            let early = self.lays && grown >= UNLAID_MAX / 8 * share;
+            early || used >= self.options.rotate_bytes / 8 * share
+        };
         let pause = self.next_failed.is_some_and(|at| at.elapsed() < ROTATE_RETRY);
         if self.next.is_none() && !pause && reached(3) {
             // One whose own ground was not laid is to be left soon.
@@ -172,6 +177,7 @@ impl HotStore {
                 current.sync()?;
                 next.put_bases(&self.heads)?;
                 self.begun = true;
+                self.lays = next.is_laid();
                 Ok(self.window.begin(next))
             }
             Ok(Err(error)) => {
@@ -232,6 +238,7 @@ impl HotStore {
     fn open_again(&mut self) -> Result<(), LogError> {
         if let Some(next) = self.next.take() {
             let _ = next.join();
+            self.next_failed = Some(Instant::now());
         }
         self.window.close_all();
         self.keeper = None; // Its last mark, if it can still be written.

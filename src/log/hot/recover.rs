@@ -73,7 +73,7 @@ pub(super) fn begin(
     discard(&path)?;
     let generation = Generation::open(&path, number, options.cache_bytes)?;
     if let Some(pause) = ground {
-        generation.lay_ground(options.rotate_bytes, pause)?;
+        generation.lay_ground(options.rotate_bytes, pause);
     }
     generation.settle_files()?;
     Ok(generation)
