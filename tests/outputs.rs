@@ -101,9 +101,13 @@ struct Serving(Child);
 
 impl Serving {
     fn start(at: &Path, out: Stdio) -> Self {
+        Serving::saying(at, out, Stdio::null())
+    }
+
+    fn saying(at: &Path, out: Stdio, error: Stdio) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--port-file", "port"]);
-        command.current_dir(at).stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+        command.current_dir(at).stdin(Stdio::null()).stdout(out).stderr(error);
         Serving(command.spawn().unwrap())
     }
 
@@ -127,6 +131,21 @@ impl Drop for Serving {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn a_service_lives_on_where_its_messages_cannot_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serving = Serving::saying(dir.path(), Stdio::null(), full());
+    let (port, began) = (dir.path().join("port"), Instant::now());
+    let listens =
+        || std::fs::read_to_string(&port).is_ok_and(|text| text.trim().parse::<SocketAddr>().is_ok());
+    while !listens() {
+        assert_eq!(serving.0.try_wait().unwrap(), None, "it ended");
+        assert!(began.elapsed() < PATIENCE, "it does not listen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(serving.end().code(), Some(0));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::load::{self, Classes, Planned};
 use crate::sim::gate::{Choice, KernelGate};
 use crate::sim::truth::{Gauges, Spec};
 use crate::sim::world::{Gate, PushAll, WorldSpec, run as run_world};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_kernel::{Micros, Policy, Step};
@@ -63,7 +62,7 @@ pub fn run(budget: Budget) -> Result<Findings, BenchError> {
             .to_owned(),
     );
     findings.notes.push(
-        "100-idle, 100-busy: observation alone, no request through Weir; hot: the database files".to_owned(),
+        "100-idle, 100-busy: observation alone, no request through Weir; hot: what is used of the database files".to_owned(),
     );
     Ok(findings)
 }
@@ -149,9 +148,9 @@ fn taken(steps: &[Step]) -> Result<Taken, BenchError> {
     for frames in frames.chunks(256) {
         store.write(frames).and_then(|()| store.sync()).map_err(|e| failed(&e))?;
     }
+    let hot = store.window().used_bytes();
     store.close().map_err(|e| failed(&e))?;
     drop(store);
-    let hot = bytes_under(&hot_dir).map_err(|e| failed(&e))?;
     let sealer = Sealer::new(&dir.path().join("sealed"), [7; 16]);
     let segments = sealer
         .seal(POOL, Micros(1), frames.into_iter().map(Ok::<Frame, LogError>))
@@ -173,16 +172,6 @@ fn batches(steps: &[Step]) -> Result<Vec<Frame>, weir_log::FrameError> {
         rest = after;
     }
     Ok(frames)
-}
-
-fn bytes_under(dir: &Path) -> std::io::Result<u64> {
-    let mut sum = 0;
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let meta = entry.metadata()?;
-        sum += if meta.is_dir() { bytes_under(&entry.path())? } else { meta.len() };
-    }
-    Ok(sum)
 }
 
 /// Traffic that goes around Weir, which only observes.

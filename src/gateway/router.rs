@@ -50,7 +50,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 /// Answers a request whose caller may ask it.
 ///
 /// The two calls that a held admission is made of are found without the router. Its matching, its extensions and a
-/// box for each of its layers take more than a tenth of what such a call costs in all.
+/// box for each of its layers took 6 % of all processor time in a profile of `weir bench gateway`, callers included.
 pub async fn route(gateway: &Arc<Gateway>, app: &Router, request: Request<Incoming>) -> Response {
     match often(&request) {
         Some(Often::Admit) => admissions::admitted(gateway, request.map(whole)).await,

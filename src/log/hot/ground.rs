@@ -1,8 +1,8 @@
 //! Zeros that are written ahead of where sled will write, so that a data sync has data alone to write.
 //!
 //! The sync of a file that grew also writes its new size and extents to the journal of the file system. Measured on
-//! ext4, medians of 3,000 appends of 49 kB each with its sync: 360 to 430 µs where the file grew, 200 to 220 where its
-//! blocks were there; of 3 kB, 215 and 135 µs, at half the processor time. Zeros are also what sled itself writes where
+//! ext4, medians of 3,000 appends of 49 kB each with its sync: 290 to 430 µs where the file grew, 180 to 220 where its
+//! blocks were there; of 3 kB, 215 to 270 and 130 to 210 µs. Zeros are also what sled itself writes where
 //! nothing is, and its recovery reads them as that.
 //!
 //! They are laid before anybody writes to the database, never beside a writer: whoever lays them cannot lay them over

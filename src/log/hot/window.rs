@@ -90,6 +90,11 @@ impl HotWindow {
             .collect()
     }
 
+    /// Bytes that all databases use of their files, to a segment of 512 KiB each: without what was set aside for them.
+    pub fn used_bytes(&self) -> u64 {
+        self.list().iter().map(|generation| generation.used_bytes().0).sum()
+    }
+
     /// Bytes of all databases on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.list().iter().map(|generation| generation.disk_bytes()).sum()
