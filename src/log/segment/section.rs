@@ -42,6 +42,8 @@ pub struct SectionWriter<W: Write> {
     batches: u64,
     raw_bytes: u64,
     index: Vec<IndexEntry>,
+    /// One for all blocks: its tables are several megabytes.
+    packer: zstd::bulk::Compressor<'static>,
 }
 
 impl<W: Write> SectionWriter<W> {
@@ -54,7 +56,10 @@ impl<W: Write> SectionWriter<W> {
             file: name.clone(),
             reason: format!("cannot be written: {fault}"),
         })?;
+        let packer = zstd::bulk::Compressor::new(LEVEL)
+            .map_err(|error| SegmentError::io(&name, "prepare to pack", error))?;
         let mut writer = SectionWriter {
+            packer,
             out,
             name,
             written: 0,
@@ -131,7 +136,9 @@ impl<W: Write> SectionWriter<W> {
 
     fn close_block(&mut self) -> Result<(), SegmentError> {
         let Some(span) = self.filling.take() else { return Ok(()) };
-        let packed = zstd::bulk::compress(&self.raw, LEVEL)
+        let packed = self
+            .packer
+            .compress(&self.raw)
             .map_err(|e| SegmentError::io(&self.name, "pack a block of", e))?;
         let head = BlockHead {
             batches: self.in_block,
