@@ -47,10 +47,12 @@ impl fmt::Display for ExternalId {
     }
 }
 
-impl FromStr for ExternalId {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
+impl ExternalId {
+    /// The two parts of such a name.
+    ///
+    /// # Errors
+    /// Too long, or not of this form.
+    pub fn parts(text: &str) -> Result<(&str, RequestId), IdError> {
         if text.len() > LENGTH_MAX {
             return Err(IdError::TooLong { found: text.len() });
         }
@@ -61,8 +63,15 @@ impl FromStr for ExternalId {
         if pool.is_empty() || !plain {
             return Err(form());
         }
-        let seq = number.parse().map_err(|_| form())?;
-        Ok(ExternalId { pool: pool.to_owned(), request: RequestId(seq) })
+        Ok((pool, RequestId(number.parse().map_err(|_| form())?)))
+    }
+}
+
+impl FromStr for ExternalId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        ExternalId::parts(text).map(|(pool, request)| ExternalId::new(pool, request))
     }
 }
 

@@ -1,6 +1,6 @@
-//! `/v1/admissions`: asking for admission, and what the holder of one may do with it afterwards.
+//! `/v1/admissions`: what is asked for, and what the holder of an admission may do with it afterwards.
 //!
-//! Not here: the other ways to be answered (`stream/`, `ticket.rs`), being asked (`inquiry.rs`).
+//! Not here: the ways to be answered (`call.rs`, `stream/`, `ticket.rs`), being asked (`inquiry.rs`).
 //!
 //! A caller that goes away while held is a cancellation: its connection ends, the wait is dropped, and the engine is
 //! told. One that goes away between the decision and the answer cannot be told from one that took its answer and
@@ -11,8 +11,7 @@ use super::ask::Ask;
 use super::ask_body;
 use super::ask_headers::Found;
 use super::auth::Actor;
-use super::body::{self, Bounds};
-use super::completion;
+use super::body::Bounds;
 use super::json::shown;
 use super::metrics::GatewayCounters;
 use super::outcome::{self, From};
@@ -20,15 +19,13 @@ use super::problem::{Fault, Invalid};
 use super::segment::Segment;
 use super::state::{Gateway, PoolFace};
 use super::wish::Wish;
-use super::{stream, ticket};
 use crate::engine::{Admitted, Decision, ExternalId, Fate, Refused};
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use http::StatusCode;
 use http::request::Parts;
-use http::{Request, StatusCode};
 use std::sync::Arc;
-use weir_kernel::{Arrival, Cause, Ended, Face, Reason, RequestId};
+use weir_kernel::{Arrival, Cause, Face, Reason, RequestId};
 
 /// A face's answer before it is HTTP.
 pub enum Decided {
@@ -38,34 +35,29 @@ pub enum Decided {
     Refused(Refused),
 }
 
-/// `POST /v1/admissions`
-pub async fn admit(State(gateway): State<Arc<Gateway>>, request: Request<Body>) -> Response {
-    admitted(&gateway, request).await
+/// What an admission asks for, read and checked.
+pub struct Asked<'g> {
+    /// Of which pool.
+    pub pool: &'g PoolFace,
+    /// What is handed in.
+    pub arrival: Arrival,
+    /// How it is to be answered.
+    pub wish: Wish,
 }
 
-/// The same.
-pub async fn admitted(gateway: &Arc<Gateway>, request: Request<Body>) -> Response {
-    let (parts, body) = request.into_parts();
-    match asked(gateway, &parts, body).await {
-        Ok(response) => response,
-        Err(fault) => {
-            count(gateway, &fault);
-            answer::fault(&fault, caller_id(&parts))
-        }
-    }
-}
-
-async fn asked(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Response, Fault> {
+/// Reads a call's head and body.
+///
+/// # Errors
+/// Names what is not allowed, or not there.
+pub fn asked<'g>(gateway: &'g Gateway, parts: &Parts, body: &[u8]) -> Result<Asked<'g>, Fault> {
     let wish = Wish::of(&parts.headers);
-    let body = body::read(parts, body, bounds(gateway)).await?;
-    let mut ask = ask_body::read(&body)?;
+    let mut ask = ask_body::read(body)?;
     let found = Found::pick(header_pairs(parts))?;
     found.fill(&mut ask)?;
     if ask.bytes.is_none() && !body.is_empty() {
         ask.bytes = Some(body.len() as u64);
     }
     let pool = gateway.pool(ask.pool.as_deref())?;
-    let name = pool.handle.name();
     let face = match wish {
         Wish::Held => Face::Held,
         Wish::Stream(_) => Face::Stream,
@@ -73,19 +65,8 @@ async fn asked(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Resp
     };
     let actor = parts.extensions.get::<Actor>();
     let terms = gateway.terms(pool, face, actor)?;
-    let key = found.key(actor)?.map(|key| key.hashed(name, &body));
-    let arrival = ask.into_arrival(terms, key);
-    match wish {
-        Wish::Held => {}
-        // Boxed, so that held calls do not carry the room that these need.
-        Wish::Stream(form) => return Box::pin(stream::open(gateway, pool, arrival, form)).await,
-        Wish::Ticket(wait) => return Box::pin(ticket::issue(pool, arrival, wait)).await,
-    }
-    let caller_id = arrival.caller_id.clone();
-    Ok(match decide(pool, arrival).await? {
-        Decided::Admitted(admitted) => answer::admission(name, &caller_id, &admitted),
-        Decided::Refused(refused) => answer::refusal(name, &caller_id, &refused),
-    })
+    let key = found.key(actor)?.map(|key| key.hashed(pool.handle.name(), body));
+    Ok(Asked { pool, arrival: ask.into_arrival(terms, key), wish })
 }
 
 /// Hands an arrival in and waits for its decision. Dropped before that, the request is cancelled.
@@ -123,7 +104,7 @@ pub async fn cancel(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) -
 
 /// What is said of a lease that has ended already: how it did, where that is as good as what was asked for, else that
 /// it is too late.
-async fn over(
+pub async fn over(
     gateway: &Gateway,
     pool: &PoolFace,
     id: &str,
@@ -144,34 +125,6 @@ async fn over(
     Err(Fault::Over { id: shown(id.as_bytes()), end, seq })
 }
 
-/// `POST /v1/admissions/{id}/complete`
-pub async fn complete(
-    State(gateway): State<Arc<Gateway>>,
-    Segment(id): Segment,
-    request: Request<Body>,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    completed(&gateway, &id, &parts, body).await
-}
-
-/// The same, of an id.
-pub async fn completed(gateway: &Gateway, id: &str, parts: &Parts, body: Body) -> Response {
-    let done = async {
-        let body = body::read(parts, body, bounds(gateway)).await?;
-        let (termination, usage) = completion::read(&body)?;
-        let (pool, request) = find(gateway, id)?;
-        match pool.handle.end(Ended { request, termination, usage }).await {
-            // Said twice is as good as said once; of a lease that ended otherwise the holder must hear.
-            Fate::Unknown => Box::pin(over(gateway, pool, id, request, outcome::Record::is_completed)).await,
-            fate => answer::fate(id, "completed", fate),
-        }
-    };
-    done.await.unwrap_or_else(|fault: Fault| {
-        count(gateway, &fault);
-        answer::fault(&fault, caller_id(parts))
-    })
-}
-
 /// `POST /v1/admissions/{id}/renew`
 pub async fn renew(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) -> Result<Response, Fault> {
     let (pool, request) = find(&gateway, &id)?;
@@ -187,10 +140,10 @@ pub async fn renew(State(gateway): State<Arc<Gateway>>, Segment(id): Segment) ->
 /// # Errors
 /// No id, or of no pool.
 pub fn find<'g>(gateway: &'g Gateway, id: &str) -> Result<(&'g PoolFace, RequestId), Fault> {
-    let parsed: ExternalId =
-        id.parse().map_err(|_| Invalid::new("id", id, "<pool>-<number>, as an admission names it"))?;
-    let pool = gateway.pool(Some(&parsed.pool)).map_err(|_| Fault::NoAdmission(shown(id.as_bytes())))?;
-    Ok((pool, parsed.request))
+    let (name, request) = ExternalId::parts(id)
+        .map_err(|_| Invalid::new("id", id, "<pool>-<number>, as an admission names it"))?;
+    let pool = gateway.pool(Some(name)).map_err(|_| Fault::NoAdmission(shown(id.as_bytes())))?;
+    Ok((pool, request))
 }
 
 /// The bounds of every body.

@@ -196,7 +196,7 @@ pub fn admission_member(object: Object, pool: &str, caller_id: &str, admitted: &
     let outcome = if admitted.shadow { "Observed" } else { weir_kernel::Outcome::Dispatched.word() };
     object.object("admission", |object| {
         object
-            .text("id", &format!("{pool}-{}", admitted.id))
+            .name("id", format_args!("{pool}-{}", admitted.id))
             .text("requestId", caller_id)
             .text("pool", pool)
             .text("outcome", outcome)

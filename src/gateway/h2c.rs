@@ -6,7 +6,7 @@ use super::accept::closed;
 use super::options::Options;
 use super::router::is_held;
 use super::server::{Caller, called, full};
-use super::socket::{Socket, Watch};
+use super::socket::{Bounds, Socket, Watch};
 use axum::body::Body;
 use axum::response::Response;
 use http_body_util::BodyExt;
@@ -90,12 +90,13 @@ pub async fn connection(
         .keep_alive_timeout(KEEP_ALIVE)
         .serve_connection(TokioIo::new(socket), service);
     let mut serving = pin!(serving);
-    let patience = options.write_stall_max;
+    // hyper asks an idle connection whether it still lives.
+    let bounds = Bounds { stall: options.write_stall_max, head: None };
     tokio::select! {
-        () = watch.attend(serving.as_mut(), patience) => {}
+        () = watch.attend(serving.as_mut(), bounds) => {}
         () = closed(&mut closing) => {
             serving.as_mut().graceful_shutdown();
-            watch.attend(serving, patience).await;
+            watch.attend(serving, bounds).await;
         }
     }
 }

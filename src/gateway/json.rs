@@ -47,6 +47,14 @@ impl Object {
         self
     }
 
+    /// A string member whose display form needs no escaping: names and numbers of ours.
+    pub fn name(mut self, key: &str, value: impl Display) -> Self {
+        self.key(key);
+        // Writing to a vector cannot fail.
+        let _ = write!(self.buf, "\"{value}\"");
+        self
+    }
+
     /// A string member, left out if there is none.
     pub fn text_opt(self, key: &str, value: Option<&str>) -> Self {
         match value {

@@ -11,6 +11,7 @@ mod ask_body;
 mod ask_headers;
 pub mod auth;
 mod body;
+mod call;
 mod completion;
 mod discovered;
 mod door;

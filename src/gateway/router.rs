@@ -5,6 +5,7 @@
 use super::admin;
 use super::admissions;
 use super::answer;
+use super::call::{self, Call};
 use super::ext_proc;
 use super::graphql;
 use super::health;
@@ -15,23 +16,21 @@ use super::problem::Fault;
 use super::proxy;
 use super::state::Gateway;
 use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use http::{Method, Request};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use std::sync::Arc;
 use tower::Service;
 
 /// Every path.
 pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/v1/admissions", only(post(admissions::admit), "POST"))
+        .route("/v1/admissions", only(post(call::admit), "POST"))
         .route(
             "/v1/admissions/{id}",
             only(delete(admissions::cancel).get(inquiry::show), "GET, HEAD, DELETE"),
         )
-        .route("/v1/admissions/{id}/complete", only(post(admissions::complete), "POST"))
+        .route("/v1/admissions/{id}/complete", only(post(call::complete), "POST"))
         .route("/v1/admissions/{id}/renew", only(post(admissions::renew), "POST"))
         .route("/v1/pools", only(get(pools::list), "GET, HEAD"))
         .route("/v1/pools/{pool}", only(get(pools::show), "GET, HEAD"))
@@ -47,30 +46,31 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
         .with_state(gateway)
 }
 
-/// Answers a request whose caller may ask it.
+/// The way of a request whose caller may ask it.
 ///
 /// The two calls that a held admission is made of are found without the router. Its matching, its extensions and a
-/// box for each of its layers took 6 % of all processor time in a profile of `weir bench gateway`, callers included.
-pub async fn route(gateway: &Arc<Gateway>, app: &Router, request: Request<Incoming>) -> Response {
+/// box for each of its layers took 6 % of all processor time in a profile of `weir bench gateway`, callers included. So
+/// are the calls that a proxy is there for.
+pub fn route<'g>(gateway: &'g Arc<Gateway>, app: &Router, request: Request<Incoming>) -> Call<'g, Incoming> {
     match often(&request) {
-        Some(Often::Admit) => admissions::admitted(gateway, request.map(whole)).await,
-        Some(Often::Complete) => {
-            let (parts, body) = request.into_parts();
-            let id = completed_id(parts.uri.path()).unwrap_or_default();
-            admissions::completed(gateway, id, &parts, whole(body)).await
-        }
-        None => match app.clone().call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+        Some(Often::Admit) => Call::admit(gateway, request),
+        Some(Often::Complete(id)) => Call::complete(gateway, id, request),
+        None => match gateway.proxy.as_ref().filter(|proxy| proxy.is_usual(&request)) {
+            Some(proxy) => Call::other(gateway, proxy::call(gateway, proxy, request)),
+            None => {
+                let answering = app.clone().call(request);
+                Call::other(gateway, async move { answering.await.unwrap_or_else(|never| match never {}) })
+            }
         },
     }
 }
 
 /// A call that every admission makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Often {
     Admit,
-    Complete,
+    /// Of this id.
+    Complete(String),
 }
 
 fn often<B>(request: &Request<B>) -> Option<Often> {
@@ -79,7 +79,7 @@ fn often<B>(request: &Request<B>) -> Option<Often> {
     }
     match request.uri().path() {
         "/v1/admissions" => Some(Often::Admit),
-        path => completed_id(path).map(|_| Often::Complete),
+        path => completed_id(path).map(|id| Often::Complete(id.to_owned())),
     }
 }
 
@@ -87,10 +87,6 @@ fn often<B>(request: &Request<B>) -> Option<Often> {
 fn completed_id(path: &str) -> Option<&str> {
     let id = path.strip_prefix("/v1/admissions/")?.strip_suffix("/complete")?;
     (!id.is_empty() && !id.contains(['/', '%'])).then_some(id)
-}
-
-fn whole(body: Incoming) -> Body {
-    if body.is_end_stream() { Body::empty() } else { Body::new(body) }
 }
 
 /// Does this ask hold its connection until it is decided? Beyond the limit only such asks are refused.
@@ -110,13 +106,14 @@ mod tests {
 
     #[test]
     fn what_every_admission_calls_is_found_without_the_router() {
+        let complete = |id: &str| Some(Often::Complete(id.to_owned()));
         for (method, path, want) in [
             ("POST", "/v1/admissions", Some(Often::Admit)),
             ("POST", "/v1/admissions?pool=b", Some(Often::Admit)),
             ("POST", "/v1/admissions/", None),
             ("GET", "/v1/admissions", None),
-            ("POST", "/v1/admissions/default-7/complete", Some(Often::Complete)),
-            ("POST", "/v1/admissions/default-7/complete?x", Some(Often::Complete)),
+            ("POST", "/v1/admissions/default-7/complete", complete("default-7")),
+            ("POST", "/v1/admissions/default-7/complete?x", complete("default-7")),
             ("POST", "/v1/admissions/default-7/complete/", None),
             ("POST", "/v1/admissions/default-7/renew", None),
             ("POST", "/v1/admissions/a/b/complete", None),
@@ -128,6 +125,5 @@ mod tests {
             let request = Request::builder().method(method).uri(path).body(()).unwrap();
             assert_eq!(often(&request), want, "{method} {path}");
         }
-        assert_eq!(completed_id("/v1/admissions/default-7/complete"), Some("default-7"));
     }
 }

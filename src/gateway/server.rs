@@ -4,15 +4,16 @@
 //! A caller that closes its connection ends its request: hyper drops the handler, and with it the wait (`socket.rs`).
 //! Beyond the limit of connections nothing more is held, but the service can still be asked and steered.
 
-use super::accept::{self, closed};
+use super::accept::{self, closed, seldom};
 use super::answer;
 use super::auth::Peer;
+use super::call::Call;
 use super::h2c;
 use super::malformed::{Handlers, Worded};
 use super::metrics::GatewayCounters;
 use super::problem::Fault;
 use super::router::{is_held, route, router};
-use super::socket::{Watch, watched};
+use super::socket::{Bounds, Busy, Watch, watched};
 use super::state::Gateway;
 use super::tls::{Accepted, Protocols};
 use axum::Router;
@@ -22,11 +23,12 @@ use http::header::CONNECTION;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -121,29 +123,18 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     // processor with each request.
     let (app, handlers, peer) = (&app, &handlers, peer.as_deref());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let busy = seen.busy();
-        async move {
-            let response = if within {
-                called(gateway, app, request, peer).await
-            } else {
-                let mut response = match is_held(gateway, &request) {
-                    true => full(gateway),
-                    false => called(gateway, app, request, peer).await,
-                };
-                // The next connection may be within the limit.
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                response
-            };
-            handlers.seen(&response);
-            Ok::<_, Infallible>(busy.until(response))
-        }
+        let call = match within || !is_held(gateway, &request) {
+            true => called(gateway, app, request, peer),
+            false => Call::answered(gateway, full(gateway)),
+        };
+        Serving { call, busy: Some(seen.busy()), handlers, within }
     });
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
         // Most answers are small: one buffer is sent for less than two.
         .writev(false)
-        .header_read_timeout(options.head_time_max)
+        // The socket's watch sees to it.
+        .header_read_timeout(None)
         .max_header_size(options.head_bytes_max)
         .max_buf_size(options.head_bytes_max.max(8_192));
     if options.headers_max != HEADERS_INLINE {
@@ -151,29 +142,57 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
     // A WebSocket takes its connection over.
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-    let patience = options.write_stall_max;
+    let bounds = Bounds { stall: options.write_stall_max, head: Some(options.head_time_max) };
+    let seen = closing.clone();
+    let closed = pin!(closed(&mut closing));
     // A connection that fails has nobody left to tell.
     tokio::select! {
-        () = watch.attend(connection.as_mut(), patience) => {}
-        () = closed(&mut closing) => {
+        biased;
+        () = watch.attend(connection.as_mut(), bounds) => {}
+        () = seldom(closed, || seen.has_changed().unwrap_or(true)) => {
             connection.as_mut().graceful_shutdown();
-            watch.attend(connection, patience).await;
+            watch.attend(connection, bounds).await;
         }
     }
 }
 
-/// The answer to a request, if its caller may ask.
-pub async fn called(
-    gateway: &Arc<Gateway>,
+/// A request of a connection of HTTP/1.1. A struct, since an `async` block would hold the call twice.
+struct Serving<'g> {
+    call: Call<'g, Incoming>,
+    busy: Option<Busy>,
+    handlers: &'g Handlers,
+    within: bool,
+}
+
+impl Future for Serving<'_> {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut response = ready!(Pin::new(&mut self.call).poll(context));
+        if !self.within {
+            // The next connection may be within the limit.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.handlers.seen(&response);
+        Poll::Ready(Ok(match self.busy.take() {
+            Some(busy) => busy.until(response),
+            None => response,
+        }))
+    }
+}
+
+/// The way of a request to its answer, if its caller may ask.
+pub fn called<'g>(
+    gateway: &'g Arc<Gateway>,
     app: &Router,
     mut request: hyper::Request<Incoming>,
     peer: Option<&Peer>,
-) -> Response {
+) -> Call<'g, Incoming> {
     if let Err(fault) = gateway.guard.http(&mut request, peer) {
         gateway.turned_away(&fault);
-        return answer::fault(&fault, None);
+        return Call::answered(gateway, answer::fault(&fault, None));
     }
-    route(gateway, app, request).await
+    route(gateway, app, request)
 }
 
 /// The answer to a request for which there is no place.

@@ -3,6 +3,8 @@
 //! hyper notices the end of a connection as long as it reads. While a request is being decided it stops reading once
 //! a byte past that request has come (a pipelined request, a stray line end), and a caller that leaves then would keep
 //! its place to the end of its budget. As with hyper, a caller that closes its sending side has left.
+//! And a caller whose next head does not come: hyper would set a timer for each head, all of them in one wheel that every
+//! connection has to lock; here each connection looks up four times within that time.
 //! Not here: HTTP.
 
 use axum::body::Body;
@@ -27,6 +29,8 @@ struct Shared {
     inner: Mutex<Inner>,
     /// Requests being decided and answers being produced.
     busy: AtomicUsize,
+    /// Requests so far.
+    called: AtomicUsize,
 }
 
 struct Inner {
@@ -50,13 +54,42 @@ pub struct Socket(Arc<Shared>);
 #[derive(Clone)]
 pub struct Watch(Arc<Shared>);
 
+/// What a connection is ended for.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// So long nothing is taken of what is owed.
+    pub stall: Duration,
+    /// So long no head comes, or not all of it (up to a quarter more); where that is watched here.
+    pub head: Option<Duration>,
+}
+
+/// How often it is looked up within the time of a head whether one has come.
+const LOOKS: u32 = 4;
+
+/// The wait for a head, in so many looks that found nothing new.
+struct HeadWait {
+    look: Pin<Box<Sleep>>,
+    every: Duration,
+    called: usize,
+    /// At the last look something was being done, or owed.
+    busy: bool,
+    in_vain: u32,
+}
+
+impl HeadWait {
+    fn new(head: Duration) -> Self {
+        let every = head / LOOKS;
+        HeadWait { look: Box::pin(tokio::time::sleep(every)), every, called: 0, busy: false, in_vain: 0 }
+    }
+}
+
 /// A request of this connection is being decided, or its answer produced, while this lives.
 pub struct Busy(Arc<Shared>);
 
 /// Splits a connection into what hyper serves and what watches it.
 pub fn watched(stream: TcpStream) -> (Socket, Watch) {
     let inner = Mutex::new(Inner { stream, reading: false, blocked: None });
-    let shared = Arc::new(Shared { inner, busy: AtomicUsize::new(0) });
+    let shared = Arc::new(Shared { inner, busy: AtomicUsize::new(0), called: AtomicUsize::new(0) });
     (Socket(Arc::clone(&shared)), Watch(shared))
 }
 
@@ -64,19 +97,22 @@ impl Watch {
     /// A request begins.
     pub fn busy(&self) -> Busy {
         self.0.busy.fetch_add(1, Ordering::Relaxed);
+        self.0.called.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(&self.0))
     }
 
-    /// Drives the connection until it has ended, its caller has left a request of its own behind, or has taken
-    /// nothing of its answer for `patience`.
-    pub async fn attend<C: Future>(&self, mut connection: Pin<&mut C>, patience: Duration) {
+    /// Drives the connection until it has ended, its caller has left a request of its own behind, or it is beyond a bound.
+    pub async fn attend<C: Future>(&self, mut connection: Pin<&mut C>, bounds: Bounds) {
+        let patience = bounds.stall;
         bound(&self.0.inner().stream, patience);
         let (mut look, mut stall) = (None, None);
+        let mut head = bounds.head.map(HeadWait::new);
         poll_fn(|cx| {
             self.0.inner().reading = false;
             if connection.as_mut().poll(cx).is_ready()
                 || self.left(cx, &mut look)
                 || self.stalled(cx, patience, &mut stall)
+                || head.as_mut().is_some_and(|head| self.headless(cx, head))
             {
                 return Poll::Ready(());
             }
@@ -108,6 +144,24 @@ impl Watch {
                 Poll::Ready(Ok(())) => *look = Some(Box::pin(tokio::time::sleep(LOOK_EVERY))),
             }
         }
+    }
+
+    /// Has no head come for so long, with nothing being done or owed meanwhile?
+    fn headless(&self, cx: &mut Context<'_>, head: &mut HeadWait) -> bool {
+        while head.look.as_mut().poll(cx).is_ready() {
+            let called = self.0.called.load(Ordering::Relaxed);
+            let owes = self.0.busy.load(Ordering::Relaxed) > 0 || self.0.inner().blocked.is_some();
+            // Where anything was done since the last look, this wait began after that.
+            let anew = owes || head.busy || called != head.called;
+            head.in_vain = if anew { 0 } else { head.in_vain + 1 };
+            (head.called, head.busy) = (called, owes);
+            if head.in_vain >= LOOKS {
+                return true;
+            }
+            let next = head.look.deadline().max(Instant::now()) + head.every;
+            head.look.as_mut().reset(next);
+        }
+        false
     }
 
     /// Has nothing been taken for so long?

@@ -1,8 +1,8 @@
 //! How a caller wants to be answered: held, as a stream (`Accept`), or by a ticket (`Prefer`).
 
 use super::media;
-use http::HeaderMap;
 use http::header::{ACCEPT, HeaderName};
+use http::{HeaderMap, HeaderValue};
 use std::time::Duration;
 
 /// RFC 7240.
@@ -38,7 +38,9 @@ pub enum Wish {
 impl Wish {
     /// What the headers say. A stream that is wanted by name goes before a ticket, since a ticket's answer is none.
     pub fn of(headers: &HeaderMap) -> Wish {
-        if headers.contains_key(ACCEPT)
+        // The usual wish is no reason to weigh one against the other.
+        let usual = |value: &HeaderValue| matches!(value.as_bytes(), b"application/json" | b"*/*");
+        if headers.get_all(ACCEPT).iter().any(|value| !usual(value))
             && let Some(form) = stream(headers)
         {
             return Wish::Stream(form);

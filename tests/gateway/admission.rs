@@ -219,3 +219,32 @@ async fn observe_mode_holds_nobody() {
     assert_eq!((&view["queue"]["requests"], &view["mode"]), (&json!(1), &json!("observe")));
     assert_eq!(world.events("default", "Rejected").await.len(), 1);
 }
+
+/// What is found without the router is answered as by it, whose handlers an encoded id still reaches.
+#[tokio::test]
+async fn a_completion_is_the_same_however_its_id_is_written() {
+    let world = World::one(pushed(|_| {})).await;
+    world.pool_is("default", 1, 0.0).await;
+    let mut answers = Vec::new();
+    for encode in [false, true] {
+        let admission = world.admit(json!({})).await.admitted();
+        let id = admission["id"].as_str().unwrap();
+        let written = if encode { id.replace('-', "%2D") } else { id.to_owned() };
+        let path = format!("/v1/admissions/{written}/complete");
+        let first = world.call("POST", &path, &[], r#"{"usage":{"prompt":3}}"#).await;
+        assert_eq!((first.status, &first.json()["id"]), (200, &json!(id)));
+        let bad = world.call("POST", &path, &[("x-request-id", "mine")], r#"{"usage":7}"#).await;
+        bad.refused(400, "rejected-invalid");
+        assert_eq!(bad.json()["requestId"], "mine", "{}", bad.text());
+        let again = world.call("POST", &path, &[], "").await;
+        let names = |reply: &crate::harness::Reply| {
+            reply.headers.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        answers.push((names(&first), names(&bad), again.status, bad.json()));
+    }
+    assert_eq!(answers[0], answers[1]);
+    for (written, status) in [("default", 400), ("default%2d", 400), ("other-1", 404), ("other%2D1", 404)] {
+        let reply = world.call("POST", &format!("/v1/admissions/{written}/complete"), &[], "").await;
+        reply.refused(status, "rejected-invalid");
+    }
+}

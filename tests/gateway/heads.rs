@@ -3,7 +3,7 @@
 
 use crate::harness::{Connection, World, pushed};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir::gateway::Options;
 
 async fn world(options: Options) -> World {
@@ -87,4 +87,28 @@ async fn half_a_head_ends_with_its_time() {
         connection.raw(half.as_bytes()).await;
         assert!(connection.is_closed().await, "{half:?}");
     }
+}
+
+/// The bound is for heads: a connection that waits for its answer, or asks again and again, lives on.
+#[tokio::test]
+async fn only_a_head_that_does_not_come_ends_a_connection() {
+    let time = Duration::from_millis(200);
+    let world = world(Options { head_time_max: time, ..Options::default() }).await;
+    world.pool_is("default", 1, 1.2).await;
+    let mut held = Connection::open(world.addr).await;
+    held.send("POST", "/v1/admissions", &[], b"{}").await;
+    world.queued("default", 1).await;
+    let mut asking = Connection::open(world.addr).await;
+    // Well over the bound in all.
+    for _ in 0..15 {
+        asking.send("GET", "/healthz", &[], b"").await;
+        assert_eq!(asking.reply().await.status, 200);
+        tokio::time::sleep(time / 4).await;
+    }
+    world.pool_is("default", 1, 0.2).await;
+    held.reply().await.admitted();
+    let answered = Instant::now();
+    assert!(held.is_closed().await, "nothing more came");
+    assert!(answered.elapsed() >= time * 3 / 4, "{:?}", answered.elapsed());
+    assert!(asking.is_closed().await, "nothing more came");
 }

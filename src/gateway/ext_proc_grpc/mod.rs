@@ -10,6 +10,7 @@
 mod answers;
 pub mod message;
 mod modes;
+mod out;
 mod peer;
 mod read;
 mod request;
@@ -19,20 +20,16 @@ mod sight;
 
 use super::room::Room;
 use super::state::Gateway;
-use message::{ProcessingRequest, ProcessingResponse};
+use message::ProcessingRequest;
 use modes::Complaints;
+pub use out::Answers;
 use peer::Peer;
 pub use read::stream as read_stream;
 pub use session::Call;
 use sight::{Ending, Sights};
 use std::sync::Arc;
-use tokio::sync::mpsc;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-
-/// Answers of one stream that may wait for Envoy to read them.
-const ANSWERS: usize = 4;
 
 /// What all streams have in common.
 #[derive(Debug)]
@@ -51,20 +48,12 @@ impl Processor {
     }
 
     /// Serves one stream; its answers come out of what is returned.
-    pub fn process<S>(
-        self: &Arc<Self>,
-        call: Call,
-        inbound: S,
-    ) -> ReceiverStream<Result<ProcessingResponse, Status>>
+    pub fn process<S>(self: &Arc<Self>, call: Call, inbound: S) -> Answers
     where
         S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin + Send + 'static,
     {
-        let (out, answers) = mpsc::channel(ANSWERS);
         let processor = Arc::clone(self);
-        // Boxed: the runtime moves a task's future when it begins and when it ends, and this one is large.
-        let session = async move { session::serve(&processor, call, Peer::new(inbound, out)).await };
-        tokio::spawn(Box::pin(session));
-        ReceiverStream::new(answers)
+        Answers::of(|out| async move { session::serve(&processor, call, Peer::new(inbound, out)).await })
     }
 
     fn learn(&self, pool: &str, ending: Ending) {

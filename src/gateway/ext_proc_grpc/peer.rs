@@ -1,7 +1,7 @@
 //! Envoy's end of one stream: parts as they come, answers as they go.
 
 use super::message::{Part, ProcessingRequest, ProcessingResponse};
-use tokio::sync::mpsc;
+use super::out::{Gone, Out};
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
@@ -36,13 +36,6 @@ pub struct First {
     /// How bodies come, request and response; zeros where Envoy does not say.
     pub modes: (i32, i32),
 }
-
-/// Where answers go.
-pub type Out = mpsc::Sender<Result<ProcessingResponse, Status>>;
-
-/// Nobody hears us any more.
-#[derive(Debug)]
-pub struct Gone;
 
 /// Envoy.
 #[derive(Debug)]
@@ -105,7 +98,7 @@ impl<S: Stream<Item = Result<ProcessingRequest, Status>> + Unpin> Peer<S> {
     /// # Errors
     /// Envoy has given the stream up.
     pub async fn tell(&mut self, answer: ProcessingResponse) -> Result<(), Gone> {
-        self.out.send(Ok(answer)).await.map_err(|_| Gone)
+        self.out.tell(answer).await
     }
 }
 

@@ -3,6 +3,7 @@
 use super::answers::{At, Destination, admitted};
 use super::message::{Part, ProcessingRequest};
 use super::modes::Modes;
+use super::out::Out;
 use super::peer::Peer;
 use super::request::{Gathered, Request};
 use crate::gateway::body::Bounds;
@@ -10,7 +11,6 @@ use crate::gateway::room::{Room, Share};
 use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// The most bytes of body that are held.
 const BODY_MAX: u64 = 1 << 16;
@@ -25,9 +25,7 @@ pub async fn stream(mut data: &[u8]) -> Option<(Vec<(String, Vec<u8>)>, Option<S
         ProcessingRequest::decode(message).ok().map(Ok)
     });
     let messages = messages.collect::<Vec<_>>();
-    // Room for every answer: nobody reads them.
-    let (out, _answers) = mpsc::channel(messages.len().max(8));
-    let mut peer = Peer::new(tokio_stream::iter(messages), out);
+    let mut peer = Peer::new(tokio_stream::iter(messages), Out::nowhere());
     let first = peer.first().await?;
     let modes = Modes::of(&first);
     let Part::RequestHeaders(headers) = first.part else { return None };

@@ -2,10 +2,9 @@
 //! real engine in memory; no Envoy is needed. With the real one: `tests/envoy`.
 
 use super::message::{
-    Answer, Body, HttpHeaders, Mutation, Part, ProcessingRequest, ProcessingResponse, ProtocolConfiguration,
-    Trailers,
+    Answer, Body, HttpHeaders, Mutation, Part, ProcessingRequest, ProtocolConfiguration, Trailers,
 };
-use super::{Call, Processor};
+use super::{Answers, Call, Processor};
 use crate::engine::{
     Engine, EngineOptions, INBOX_ARRIVALS_MAX, LogOptions, Place, PoolHandle, PoolOptions, Revoking,
 };
@@ -39,7 +38,7 @@ struct World {
 /// One stream, played by hand.
 struct Stream {
     to: mpsc::Sender<Result<ProcessingRequest, Status>>,
-    from: ReceiverStream<Result<ProcessingResponse, Status>>,
+    from: Answers,
 }
 
 impl World {

@@ -7,7 +7,7 @@ use crate::gateway::envoy::Pace;
 use crate::gateway::ext_authz::message::{CheckRequest, CheckResponse};
 use crate::gateway::ext_authz::{self, Authorization};
 use crate::gateway::ext_proc_grpc::message::{ProcessingRequest, ProcessingResponse};
-use crate::gateway::ext_proc_grpc::{Call, Processor};
+use crate::gateway::ext_proc_grpc::{Answers, Call, Processor};
 use crate::gateway::problem::Fault;
 use crate::gateway::state::Gateway;
 use crate::gateway::trace::traceparent;
@@ -17,7 +17,6 @@ use hyper::body::Incoming;
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::server::{Grpc, StreamingService, UnaryService};
 use tonic::{Response, Status, Streaming};
@@ -125,7 +124,7 @@ struct Process {
 
 impl StreamingService<ProcessingRequest> for Process {
     type Response = ProcessingResponse;
-    type ResponseStream = ReceiverStream<Result<ProcessingResponse, Status>>;
+    type ResponseStream = Answers;
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: tonic::Request<Streaming<ProcessingRequest>>) -> Self::Future {

@@ -24,6 +24,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use http::Request;
+use hyper::body::Incoming;
 use paths::{Paths, Way};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +60,11 @@ impl Proxy {
         matches!(self.paths.way(request.method(), request.uri().path()), Way::Admit | Way::Pass)
     }
 
+    /// Is it one of the calls that a proxy is there for? These are found without the router.
+    pub fn is_usual<B>(&self, request: &Request<B>) -> bool {
+        self.paths.is_usual(request.method(), request.uri().path())
+    }
+
     /// Says that an endpoint failed, unless something like it was said just now.
     fn complain(&self, pool: &str, endpoint: &str, why: &str, onward: Option<&Onward>) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,6 +74,11 @@ impl Proxy {
             tracing::warn!(pool, endpoint, why, trace_id, span_id, "proxy: no answer from an endpoint");
         }
     }
+}
+
+/// A usual call: it is admitted, and goes on to the pool.
+pub async fn call(gateway: &Gateway, proxy: &Proxy, request: Request<Incoming>) -> Response {
+    forward::admit(gateway, proxy, request.map(Body::new)).await
 }
 
 /// Whatever no other path takes: a call to the pool, or nothing.

@@ -51,6 +51,11 @@ impl Paths {
         Paths { admitted: admitted.to_vec(), passed: passed.to_vec() }
     }
 
+    /// Is it one of the usual calls that are admitted, which no route of the gateway's own has?
+    pub fn is_usual(&self, method: &Method, path: &str) -> bool {
+        *method == Method::POST && ADMITTED.contains(&path) && !is_one_of(&self.passed, path)
+    }
+
     /// What becomes of a request. A path that the settings name goes before the usual ones.
     pub fn way(&self, method: &Method, path: &str) -> Way {
         // An endpoint may resolve it to a path that nobody named.
@@ -123,6 +128,16 @@ mod tests {
     fn c087_a_path_is_known_or_it_is_none() {
         let own = |list: &[&str]| list.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
         let paths = Paths::new(&own(&["/pooling"]), &own(&["/v1/files/*", "/v1/completions"]));
+        for (method, path, usual) in [
+            (Method::POST, "/v1/chat/completions", true),
+            (Method::GET, "/v1/chat/completions", false),
+            (Method::POST, "/v1/chat/completions/", false),
+            (Method::POST, "/v1/completions", false),
+            (Method::POST, "/pooling", false),
+            (Method::POST, "/v1/models", false),
+        ] {
+            assert_eq!(paths.is_usual(&method, path), usual, "{method} {path}");
+        }
         for (method, path, want) in [
             (Method::POST, "/v1/chat/completions", Way::Admit),
             (Method::POST, "/v1/responses", Way::Admit),
