@@ -12,3 +12,4 @@ pub mod gateway;
 pub mod load;
 pub mod observer;
 pub mod sim;
+pub mod workers;

@@ -1,4 +1,5 @@
-//! Threads whose work may wait: how they give way to admissions, and how much of the processors they take.
+//! Threads whose work may wait: how they give way to admissions, and how much of the processors they take; and on which
+//! processors threads run.
 //!
 //! An admission passes through many threads, each for some microseconds. Little weight alone does not help it: weight is
 //! a share over time, and a thread that wakes may have to wait for the end of the slice of another, however light. So
@@ -6,6 +7,7 @@
 //! beside two busy loops on two processors it got 2 ms a second, and whoever holds a lock must be able to let it go.
 
 mod burden;
+mod places;
 mod turns;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use burden::burden;
+pub use places::{hold, places, roam};
 pub use turns::{Turns, pass_on};
 
 /// A thread whose work can wait, as others see it.
@@ -78,6 +81,8 @@ pub fn can_wait() {
 /// The same, and it gives way from here on. Where the system refuses, nothing is lost but the courtesy.
 pub fn give_way() {
     can_wait();
+    // Who started it may be held to one processor.
+    roam();
     // On Linux this is the thread's own (setpriority(2)). Of a contended processor it then gets about a tenth.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, 10) {

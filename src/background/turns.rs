@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How long a turn lasts where others wait for one, or where the processors are wanted.
 const TURN: Duration = Duration::from_micros(500);
 /// Where what cannot wait takes this share of the processors, nobody runs for a while after each turn: for so long times
-/// the share. At half of the processors that is 5 ms, so that what is left for turns is a tenth of one.
+/// the share, unless another rest is asked for. At half of the processors that is 5 ms, so that what is left for turns is
+/// a tenth of one.
 const BUSY: f64 = 0.2;
 const REST: Duration = Duration::from_millis(10);
 
@@ -23,6 +24,7 @@ pub struct Turns(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    rest: Duration,
     queue: Mutex<Queue>,
     called: Condvar,
 }
@@ -53,8 +55,14 @@ impl Turns {
 
     /// So many; at least one.
     pub fn new(count: usize) -> Turns {
+        Turns::resting(count, REST)
+    }
+
+    /// So many, with a rest of so long after each where every processor is taken by what cannot wait. A turn is half a
+    /// millisecond: the rest says how much work gets done under full load.
+    pub fn resting(count: usize, rest: Duration) -> Turns {
         let queue = Queue { free: count.max(1), next: 0, waiting: VecDeque::new() };
-        Turns(Arc::new(Shared { queue: Mutex::new(queue), called: Condvar::new() }))
+        Turns(Arc::new(Shared { rest, queue: Mutex::new(queue), called: Condvar::new() }))
     }
 
     /// Does it when it is this thread's turn. Not to be called within itself.
@@ -89,9 +97,9 @@ impl Turns {
     }
 }
 
-/// After a turn, where others take such a share of the processors.
-fn rest(share: f64) -> Option<Duration> {
-    (share >= BUSY).then(|| REST.mul_f64(share.min(1.0)))
+/// After a turn, where others take such a share of the processors: a part of the whole rest.
+fn rest(whole: Duration, share: f64) -> Option<Duration> {
+    (share >= BUSY).then(|| whole.mul_f64(share.min(1.0)))
 }
 
 struct End;
@@ -116,7 +124,7 @@ pub fn pass_on() {
         held.as_ref().filter(|turn| turn.since.elapsed() >= TURN).map(|turn| turn.of.clone())
     });
     let Some(turns) = over else { return };
-    if let Some(rest) = rest(burden(Instant::now())) {
+    if let Some(rest) = rest(turns.0.rest, burden(Instant::now())) {
         std::thread::sleep(rest);
     }
     if turns.lock().waiting.is_empty() {
@@ -161,14 +169,11 @@ mod tests {
 
     #[test]
     fn the_more_others_take_the_longer_is_the_rest() {
-        assert_eq!(rest(0.19), None);
-        assert_eq!(rest(0.2), Some(Duration::from_millis(2)));
-        assert_eq!(rest(0.5), Some(Duration::from_millis(5)));
-        assert_eq!(
-            rest(1.3),
-            Some(Duration::from_millis(10)),
-            "a share is measured, and may be over all there is"
-        );
+        let ms = Duration::from_millis;
+        assert_eq!(rest(ms(10), 0.19), None);
+        assert_eq!(rest(ms(10), 0.2), Some(ms(2)));
+        assert_eq!(rest(ms(4), 0.5), Some(ms(2)));
+        assert_eq!(rest(ms(10), 1.3), Some(ms(10)), "a share is measured, and may be over all there is");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::objectives::Objectives;
 use super::watch::Watched;
 use crate::engine::Place;
 use crate::gateway::{Service, door_files};
+use crate::workers;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -100,7 +101,7 @@ fn start(args: Args) -> Result<(), Failure> {
             "fewer files may be open than weir.gateway.maxInFlight has connections"
         );
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = workers::runtime(settings.settings.gateway.pin_workers)?;
     let ended = runtime.block_on(serve(args, settings));
     // Reads of the file system and of clients that hang must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));

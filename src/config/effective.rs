@@ -137,6 +137,8 @@ pub struct GatewaySettings {
     pub heartbeat_interval: Micros,
     /// How long answers may take to leave once all is decided at a stop.
     pub close_timeout: Micros,
+    /// Each thread that serves has a processor of its own.
+    pub pin_workers: bool,
     /// The proxy.
     pub proxy: ProxySettings,
 }

@@ -135,6 +135,7 @@ fn gateway(reading: &mut Reading, weir: &Section<'_>) -> GatewaySettings {
         tls: tls(reading, &section),
         heartbeat_interval: section.span(reading, "heartbeatInterval"),
         close_timeout: section.span(reading, "closeTimeout"),
+        pin_workers: section.flag(reading, "pinWorkers"),
         proxy: proxy(reading, &section),
     }
 }

@@ -275,3 +275,59 @@ impl AsyncWrite for Socket {
         Pin::new(&mut self.0.inner().stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use tokio::net::TcpListener;
+
+    const HEAD: Duration = Duration::from_secs(8);
+
+    async fn accepted() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (caller, listener.accept().await.unwrap().0)
+    }
+
+    async fn attended(connection: impl Future<Output = ()>, watch: &Watch) -> Duration {
+        let began = Instant::now();
+        let bounds = Bounds { stall: HEAD * 100, head: Some(HEAD) };
+        watch.attend(pin!(connection), bounds).await;
+        began.elapsed()
+    }
+
+    /// Never earlier than its time, and a quarter later at most, wherever between two looks the wait began.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_without_a_head_is_cut_in_time() {
+        let (_caller, stream) = accepted().await;
+        let (_socket, watch) = watched(stream);
+        let cut = attended(pending(), &watch).await;
+        assert!(cut >= HEAD && cut <= HEAD.mul_f64(1.25), "{cut:?}");
+        for called_after in [0.01, 1.0, 1.99, 2.01, 5.0, 7.9] {
+            let called_after = Duration::from_secs_f64(called_after);
+            let connection = async {
+                tokio::time::sleep(called_after).await;
+                drop(watch.busy());
+                pending().await
+            };
+            let waited = attended(connection, &watch).await - called_after;
+            assert!(waited >= HEAD && waited <= HEAD.mul_f64(1.25) + Duration::from_millis(1), "{waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_is_served_owes_no_head() {
+        let (_caller, stream) = accepted().await;
+        let (_socket, watch) = watched(stream);
+        let served = HEAD * 3;
+        let connection = async {
+            let busy = watch.busy();
+            tokio::time::sleep(served).await;
+            drop(busy);
+            pending().await
+        };
+        let waited = attended(connection, &watch).await - served;
+        assert!(waited >= HEAD && waited <= HEAD.mul_f64(1.25) + Duration::from_millis(1), "{waited:?}");
+    }
+}

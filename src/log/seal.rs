@@ -52,6 +52,7 @@ impl Sealer {
         let mut open: Option<SegmentFile> = None;
         for frame in frames {
             let frame = frame?;
+            weir_background::pass_on();
             if chain.head().is_some_and(|head| frame.header.last_seq() <= head.seq) {
                 continue;
             }

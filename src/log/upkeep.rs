@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_kernel::Micros;
 
-/// Bytes that are read from a database at once.
-const READ_BYTES: usize = 4 << 20;
+/// Bytes that are read from a database at once: nobody makes way meanwhile.
+const READ_BYTES: usize = 256 << 10;
 
 /// What upkeep needs to know.
 pub struct Upkeep {
@@ -51,6 +51,11 @@ impl Upkeep {
         retention: Retention,
     ) -> Self {
         Upkeep { data: data.to_owned(), log_id, format, window, retention }
+    }
+
+    /// Databases of the hot window that wait to be sealed.
+    pub fn closed(&self) -> usize {
+        self.window.closed().len()
     }
 
     /// One round.

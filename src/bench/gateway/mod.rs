@@ -1,8 +1,9 @@
 //! `weir bench gateway`: each face over loopback with its ends, beside a bare twin that does the same and decides nothing.
 //!
 //! Both servers, their callers and the log are in one process, and take turns: a stretch of one, a stretch of the
-//! other, so that whatever else the machine does meets both. First as fast as each goes, then both at half of Weir's
-//! own pace, where what Weir adds to the wait shows.
+//! other, so that whatever else the machine does meets both. Some as fast as each goes, and in between some of both at
+//! half of Weir's own pace, where what Weir adds to the wait shows. The workers that serve both are held to a processor each, as
+//! `weir.gateway.pinWorkers` does: a kernel that gathers threads on few processors would be what is measured.
 
 mod ext_proc;
 pub(super) mod held;
@@ -12,9 +13,10 @@ pub(super) mod turn;
 pub(super) mod weir;
 
 use super::{BenchError, Budget, Case, Face, Findings};
+use crate::workers;
 use std::time::{Duration, Instant};
 use turn::{Callers, Load, Turn, turn};
-use weir::Weir;
+use weir::{Flushes, Weir};
 
 /// Connections or streams, each with one request at a time.
 const CALLERS: usize = 256;
@@ -22,16 +24,18 @@ const CALLERS: usize = 256;
 const FEW: usize = 8;
 const GLANCE: Duration = Duration::from_millis(100);
 /// The longest turn of one server.
-const STRETCH_MAX: Duration = Duration::from_secs(1);
-/// Of a face's time, how much goes to its turns at full pace; the rest is at half load.
+const STRETCH_MAX: Duration = Duration::from_millis(500);
+/// Of a face's turns, how many are at full pace; the rest is at half load.
 const FULL: f64 = 0.6;
+/// So many turns at full pace, the last ones, say what half of it is: a machine that others share has slow minutes.
+const RECENT: usize = 3;
 
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Measures every face in turns for most of the budget.
 pub fn run(budget: Budget) -> Result<Findings, BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError(format!("gateway: {error}"));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| failed(&e))?;
+    let runtime = workers::runtime(true).map_err(|e| failed(&e))?;
     runtime.block_on(measure(budget)).map_err(|e| failed(&e))
 }
 
@@ -61,7 +65,8 @@ async fn measure(budget: Budget) -> Result<Findings, Failure> {
     }
     weir.stop().await?;
     findings.notes.push(format!(
-        "{CALLERS} callers, in the same process; cpu is that of the whole process, callers included"
+        "{CALLERS} callers, in the same process, its workers held to a processor each (weir.gateway.pinWorkers); cpu is \
+         that of the whole process, callers included"
     ));
     findings.notes.push(
         "p50 and p99 are of admissions, at full pace; each waits for at least one flush of the log"
@@ -82,15 +87,23 @@ async fn compare<C: Callers>(
     [held, bare]: [C; 2],
     span: Duration,
 ) -> Result<(), Failure> {
-    let stretch = (span / 12).min(STRETCH_MAX);
+    let (began, stretch) = (Instant::now(), (span / 24).min(STRETCH_MAX));
     let callers = if stretch < GLANCE { FEW } else { CALLERS };
-    let full = pairs(&held, &bare, Load { callers, stretch, rounds_per_s: None }, span.mul_f64(FULL)).await?;
+    let least = if callers == CALLERS { 3 } else { 1 };
+    let (mut full, mut half, mut flushes) = (Vec::new(), Vec::new(), Flushes::default());
+    while half.len() < least || began.elapsed() + stretch * 3 < span {
+        if full.len() as f64 <= FULL * (full.len() + half.len()) as f64 {
+            let load = Load { callers, stretch, rounds_per_s: None };
+            full.push(pair(&held, &bare, load, full.len()).await?);
+        } else {
+            let pace = pace(&full[full.len().saturating_sub(RECENT)..]);
+            let (load, before) = (Load { callers, stretch, rounds_per_s: Some(pace / 2.0) }, weir.flushes());
+            half.push(pair(&held, &bare, load, half.len()).await?);
+            flushes.add(&weir.flushes().since(&before));
+        }
+    }
     let (faster, reference) = median(&full, ratio);
-    let rounds = faster.rounds / faster.took;
-    let before = weir.flushes();
-    let load = Load { callers, stretch, rounds_per_s: Some(rounds / 2.0) };
-    let half = pairs(&held, &bare, load, span.mul_f64(1.0 - FULL)).await?;
-    let flush = weir.flush_times_since(&before);
+    let flush = flushes.times();
     let (slower, quick) = median(&half, |pair| pair.0.p99 - pair.1.p99);
     let cpu = |of: fn(&(Turn, Turn)) -> &Turn| {
         let (cpu, requests) = full.iter().map(of).fold((0.0, 0.0), |(cpu, requests), turn| {
@@ -122,26 +135,21 @@ async fn compare<C: Callers>(
     Ok(())
 }
 
-/// Turns of both, at least three of each (one for a glance).
-async fn pairs<C: Callers>(
-    held: &C,
-    bare: &C,
-    load: Load,
-    lasting: Duration,
-) -> Result<Vec<(Turn, Turn)>, Failure> {
-    let began = Instant::now();
-    let least = if load.callers == CALLERS { 3 } else { 1 };
-    let mut pairs = Vec::new();
-    while pairs.len() < least || began.elapsed() + load.stretch * 3 < lasting {
-        // Who goes first alternates, so that a slow drift of the machine favours neither.
-        pairs.push(if pairs.len() % 2 == 0 {
-            let quick = turn(bare, load).await?;
-            (turn(held, load).await?, quick)
-        } else {
-            (turn(held, load).await?, turn(bare, load).await?)
-        });
-    }
-    Ok(pairs)
+/// A turn of each. Who goes first alternates, so that a slow drift of the machine favours neither.
+async fn pair<C: Callers>(held: &C, bare: &C, load: Load, number: usize) -> Result<(Turn, Turn), Failure> {
+    Ok(if number.is_multiple_of(2) {
+        let quick = turn(bare, load).await?;
+        (turn(held, load).await?, quick)
+    } else {
+        (turn(held, load).await?, turn(bare, load).await?)
+    })
+}
+
+/// Rounds per second of Weir, the median of these turns.
+fn pace(full: &[(Turn, Turn)]) -> f64 {
+    let rounds = |pair: &(Turn, Turn)| pair.0.rounds / pair.0.took;
+    let (turn, _) = median(full, rounds);
+    turn.rounds / turn.took
 }
 
 fn ratio((held, bare): &(Turn, Turn)) -> f64 {

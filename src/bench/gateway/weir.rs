@@ -28,9 +28,14 @@ pub struct Weir {
     closing: watch::Sender<bool>,
 }
 
-/// Flushes so far.
-#[derive(Clone, Debug)]
-pub struct Flushes(LogMetrics);
+/// Flushes: how many, and how long they took.
+#[derive(Clone, Debug, Default)]
+pub struct Flushes {
+    count: u64,
+    us: u64,
+    /// By the bounds of [`FLUSH_BOUNDS_US`].
+    buckets: [u64; FLUSH_BOUNDS_US.len() + 1],
+}
 
 /// How long flushes took, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -89,27 +94,10 @@ impl Weir {
         &self.gateway
     }
 
+    /// So far.
     pub fn flushes(&self) -> Flushes {
-        Flushes(self.engine.log_metrics())
-    }
-
-    /// Of the flushes since then.
-    pub fn flush_times_since(&self, before: &Flushes) -> FlushTimes {
-        let (now, before) = (self.engine.log_metrics(), &before.0);
-        let commits = (now.commits - before.commits).max(1);
-        let mean = (now.flush_us - before.flush_us) as f64 / 1e3 / commits as f64;
-        let counts = now.flush_buckets.iter().zip(before.flush_buckets).map(|(now, before)| now - before);
-        let (mut faster, mut below, mut p99) = (0.0, 0.0, 0.0);
-        for (bound, count) in FLUSH_BOUNDS_US.iter().zip(counts) {
-            let (bound, left) = (*bound as f64 / 1e3, 0.99 * commits as f64 - faster);
-            // Evenly spread within its bucket.
-            p99 = below + (bound - below) * (left / (count as f64).max(1.0)).clamp(0.0, 1.0);
-            if left <= count as f64 {
-                break;
-            }
-            (faster, below) = (faster + count as f64, bound);
-        }
-        FlushTimes { mean, p99 }
+        let LogMetrics { commits, flush_us, flush_buckets, .. } = self.engine.log_metrics();
+        Flushes { count: commits, us: flush_us, buckets: flush_buckets }
     }
 
     pub async fn stop(self) -> Result<(), Failure> {
@@ -119,5 +107,63 @@ impl Weir {
         self.engine.shutdown(Duration::ZERO).await?;
         self.closing.send(true)?;
         Ok(())
+    }
+}
+
+impl Flushes {
+    /// Those that came after these.
+    pub fn since(mut self, before: &Flushes) -> Flushes {
+        self.count -= before.count;
+        self.us -= before.us;
+        self.buckets.iter_mut().zip(before.buckets).for_each(|(now, before)| *now -= before);
+        self
+    }
+
+    pub fn add(&mut self, more: &Flushes) {
+        self.count += more.count;
+        self.us += more.us;
+        self.buckets.iter_mut().zip(more.buckets).for_each(|(sum, more)| *sum += more);
+    }
+
+    pub fn times(&self) -> FlushTimes {
+        let count = self.count.max(1) as f64;
+        let (mut faster, mut below, mut p99) = (0.0, 0.0, 0.0);
+        for (bound, within) in FLUSH_BOUNDS_US.iter().zip(self.buckets) {
+            let (bound, left) = (*bound as f64 / 1e3, 0.99 * count - faster);
+            // Evenly spread within its bucket.
+            p99 = below + (bound - below) * (left / (within as f64).max(1.0)).clamp(0.0, 1.0);
+            if left <= within as f64 {
+                break;
+            }
+            (faster, below) = (faster + within as f64, bound);
+        }
+        FlushTimes { mean: self.us as f64 / 1e3 / count, p99 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_of_a_hundred_flushes_is_within_its_bucket() {
+        let mut flushes = Flushes { count: 99, us: 9_900, ..Flushes::default() };
+        flushes.buckets[0] = 99;
+        flushes.add(&Flushes {
+            count: 101,
+            us: 50_100,
+            buckets: std::array::from_fn(|n| if n == 2 { 101 } else { 0 }),
+        });
+        let FlushTimes { mean, p99 } = flushes.times();
+        assert!((mean - 0.3).abs() < 1e-9, "{mean}");
+        let bounds = [1, 2].map(|index| FLUSH_BOUNDS_US[index] as f64 / 1e3);
+        assert!(p99 > bounds[0] && p99 < bounds[1], "{p99}");
+        let later = flushes.clone().since(&Flushes {
+            count: 101,
+            us: 50_100,
+            buckets: std::array::from_fn(|n| if n == 2 { 101 } else { 0 }),
+        });
+        assert!((later.times().mean - 0.1).abs() < 1e-9);
+        assert_eq!(Flushes::default().times().mean, 0.0);
     }
 }

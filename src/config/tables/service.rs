@@ -243,6 +243,13 @@ static GATEWAY: Table = Table {
             "5s",
             "How long answers may take to leave once all is decided at a stop.",
         ),
+        Setting::new(
+            "pinWorkers",
+            Kind::Bool,
+            "false",
+            "Hold each thread that serves to a processor of its own. For machines of Weir's own whose kernel would gather its \
+             threads on few of them; beside other busy processes leave it off. It has no effect under a quota of processor time.",
+        ),
         Setting::open("proxy", Kind::Section(&PROXY), "off", "A reverse proxy for OpenAI-compatible pools."),
     ],
 };

@@ -164,7 +164,10 @@ impl HotStore {
             let number = current.number + 1;
             self.next = std::thread::Builder::new()
                 .name("weir-log-rotate".to_owned())
-                .spawn(move || recover::begin(&hot, number, &options, Some(pace)))
+                .spawn(move || {
+                    weir_background::give_way();
+                    recover::begin(&hot, number, &options, Some(pace))
+                })
                 .ok();
         }
         if !reached(8) {

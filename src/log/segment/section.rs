@@ -8,13 +8,18 @@ use super::format::{
     Prefix, TRAILER_LEN, Tag, check_crc, read_trailer,
 };
 use sha2::{Digest, Sha256};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use weir_kernel::Micros;
+use zstd::stream::raw::{CParameter, Encoder};
+use zstd::stream::zio::Writer;
+use zstd::zstd_safe::CCtx;
 
 /// A block is closed once it holds this many unpacked bytes: large, because packing gains by it.
 pub const BLOCK_TARGET: usize = 768 << 10;
 /// The zstd level of blocks.
 const LEVEL: i32 = 6;
+/// So much is packed at once: about half a millisecond.
+const PIECE: usize = 64 << 10;
 
 /// The sequences and times that an item spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,7 @@ pub struct SectionWriter<W: Write> {
     raw_bytes: u64,
     index: Vec<IndexEntry>,
     /// One for all blocks: its tables are several megabytes.
-    packer: zstd::bulk::Compressor<'static>,
+    packer: CCtx<'static>,
 }
 
 impl<W: Write> SectionWriter<W> {
@@ -56,8 +61,7 @@ impl<W: Write> SectionWriter<W> {
             file: name.clone(),
             reason: format!("cannot be written: {fault}"),
         })?;
-        let packer = zstd::bulk::Compressor::new(LEVEL)
-            .map_err(|error| SegmentError::io(&name, "prepare to pack", error))?;
+        let packer = packer().map_err(|error| SegmentError::io(&name, "prepare to pack", error))?;
         let mut writer = SectionWriter {
             packer,
             out,
@@ -136,9 +140,7 @@ impl<W: Write> SectionWriter<W> {
 
     fn close_block(&mut self) -> Result<(), SegmentError> {
         let Some(span) = self.filling.take() else { return Ok(()) };
-        let packed = self
-            .packer
-            .compress(&self.raw)
+        let packed = pack(&mut self.packer, &self.raw)
             .map_err(|e| SegmentError::io(&self.name, "pack a block of", e))?;
         let head = BlockHead {
             batches: self.in_block,
@@ -169,6 +171,25 @@ impl<W: Write> SectionWriter<W> {
         self.written += bytes.len() as u64;
         Ok(())
     }
+}
+
+fn packer() -> io::Result<CCtx<'static>> {
+    let mut packer = CCtx::try_create().ok_or(ErrorKind::OutOfMemory)?;
+    Encoder::with_context(&mut packer).set_parameter(CParameter::CompressionLevel(LEVEL))?;
+    Ok(packer)
+}
+
+/// Packs a block, a piece at a time: whoever has to may make way in between.
+fn pack(packer: &mut CCtx<'static>, raw: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = Encoder::with_context(packer);
+    encoder.set_pledged_src_size(Some(raw.len() as u64))?;
+    let mut writer = Writer::new(Vec::with_capacity(raw.len() / 4), encoder);
+    for piece in raw.chunks(PIECE) {
+        writer.write_all(piece)?;
+        weir_background::pass_on();
+    }
+    writer.finish()?;
+    Ok(writer.into_inner().0)
 }
 
 /// One block, unpacked, its checksum verified.

@@ -7,8 +7,10 @@ use super::batches::BatchWriter;
 use super::error::SegmentError;
 use super::format::Footer;
 use crate::frame::Frame;
+use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use weir_kernel::Micros;
 
@@ -85,7 +87,49 @@ pub fn remove_temporary(dir: &Path) -> Result<(), SegmentError> {
 pub struct SegmentFile {
     dir: PathBuf,
     temporary: PathBuf,
-    writer: BatchWriter<BufWriter<File>>,
+    writer: BatchWriter<BufWriter<Gradual>>,
+}
+
+/// A file whose bytes are on their way to the disk while more are written, so that the sync at its end has little left:
+/// commits of the log wait behind what is synced at once.
+struct Gradual {
+    file: File,
+    written: u64,
+    /// Up to where they are on their way.
+    begun: u64,
+}
+
+/// So many bytes are sent on their way at a time.
+const STRETCH: u64 = 1 << 20;
+
+impl Gradual {
+    const fn new(file: File) -> Self {
+        Gradual { file, written: 0, begun: 0 }
+    }
+}
+
+impl Write for Gradual {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.written += count as u64;
+        if let Some(stretch) = NonZeroU64::new(self.written - self.begun).filter(|s| s.get() >= STRETCH) {
+            // On Linux this begins to write what was changed (a sync would also commit the file system's journal). Where it
+            // does nothing, the sync at the end does all.
+            let _ = fadvise(&self.file, self.begun, Some(stretch), Advice::DontNeed);
+            self.begun = self.written;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl From<Gradual> for File {
+    fn from(gradual: Gradual) -> File {
+        gradual.file
+    }
 }
 
 impl SegmentFile {
@@ -104,7 +148,7 @@ impl SegmentFile {
         let temporary = dir.join(format!("{:020}.{TEMPORARY}", first.header.first_seq));
         let file = File::create(&temporary).map_err(SegmentError::path(&temporary, "create"))?;
         let name = temporary.display().to_string();
-        let writer = BatchWriter::start(BufWriter::new(file), name, log_id, written, first)?;
+        let writer = BatchWriter::start(BufWriter::new(Gradual::new(file)), name, log_id, written, first)?;
         Ok(SegmentFile { dir, temporary, writer })
     }
 
@@ -141,10 +185,15 @@ impl SegmentFile {
 ///
 /// # Errors
 /// What the system answers.
-pub fn publish(out: BufWriter<File>, temporary: &Path, path: &Path) -> Result<u64, SegmentError> {
+pub fn publish<W: Write + Into<File>>(
+    out: BufWriter<W>,
+    temporary: &Path,
+    path: &Path,
+) -> Result<u64, SegmentError> {
     let mut out = out;
     out.flush().map_err(SegmentError::path(temporary, "write"))?;
-    let file = out.into_inner().map_err(|e| SegmentError::path(temporary, "write")(e.into_error()))?;
+    let out = out.into_inner().map_err(|e| SegmentError::path(temporary, "write")(e.into_error()))?;
+    let file: File = out.into();
     file.sync_all().map_err(SegmentError::path(temporary, "sync"))?;
     let bytes = file.metadata().map_err(SegmentError::path(temporary, "read"))?.len();
     fs::rename(temporary, path).map_err(SegmentError::path(temporary, "rename"))?;
@@ -166,7 +215,7 @@ pub fn make_dir(dir: &Path) -> Result<(), SegmentError> {
         make_dir(parent)?;
     }
     match fs::create_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         made => made.map_err(SegmentError::path(dir, "create"))?,
     }
     match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -190,10 +239,10 @@ pub fn sync_dir(dir: &Path) -> Result<(), SegmentError> {
 /// What the system answers.
 pub fn read_dir(dir: &Path) -> Result<Vec<PathBuf>, SegmentError> {
     let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(SegmentError::path(dir, "read"))?,
     };
-    let paths: Result<Vec<PathBuf>, std::io::Error> = entries.map(|e| Ok(e?.path())).collect();
+    let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|e| Ok(e?.path())).collect();
     paths.map_err(SegmentError::path(dir, "read"))
 }
 

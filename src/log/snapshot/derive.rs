@@ -50,6 +50,7 @@ pub fn recover(logs: &Logs, pool: &str) -> Result<Recovered, SegmentError> {
         let step = step.map_err(|error| without_start(error, pool, from_snapshot))?;
         fold(&mut state, &step);
         tail_steps += 1;
+        weir_background::pass_on();
     }
     let head = steps.head().unwrap_or(head);
     Ok(Recovered { state, from_snapshot, tail_steps, head })
