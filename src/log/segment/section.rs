@@ -16,9 +16,10 @@ use zstd::zstd_safe::CCtx;
 
 /// A block is closed once it holds this many unpacked bytes: large, because packing gains by it.
 pub const BLOCK_TARGET: usize = 768 << 10;
-/// The zstd level of blocks.
-const LEVEL: i32 = 6;
-/// So much is packed at once: about half a millisecond.
+/// The zstd level of blocks: half the time of level 6 for 3 % more bytes (`weir bench volume`: 156 and 55.4 bytes a request
+/// in place of 151 and 54.1).
+const LEVEL: i32 = 3;
+/// So much is packed at once: some tenths of a millisecond.
 const PIECE: usize = 64 << 10;
 
 /// The sequences and times that an item spans.
