@@ -29,7 +29,7 @@ pub(super) struct Keeping {
 }
 
 /// After each half millisecond of work under full load, where at most one database waits to be sealed. Half a millisecond
-/// of ten and a half: the second of a processor that 64 MiB of the log take is spread over twenty.
+/// of ten and a half: what takes a second of a processor is spread over twenty.
 const REST: Duration = Duration::from_millis(10);
 
 /// The same where more databases wait, since the disk is to be given back: with two of them a fifth of a processor, with
@@ -58,7 +58,7 @@ impl Keeping {
     }
 
     fn run(&self, stopped: &Receiver<()>) {
-        // Sealing 64 MiB and a snapshot take a second of a processor, and have time.
+        // Sealing 64 MiB and a snapshot take up to a second of a processor, and have time.
         weir_background::give_way();
         loop {
             Turns::resting(1, rest(self.upkeep.closed())).during(|| self.round());
