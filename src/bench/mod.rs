@@ -40,8 +40,8 @@ pub enum Bench {
     Eviction,
     /// Interactive and batch tenants on one pool under each way to run it, in virtual time.
     Qos,
-    /// Held admissions over loopback HTTP with their completions, beside a bare axum handler; the proxy beside a
-    /// pass-through proxy.
+    /// Each face over loopback (held, event streams, the proxy, ext_proc), beside a bare twin on the same libraries; at
+    /// full pace, and at half of it what it adds to the wait. Serving threads are pinned, for both.
     Gateway,
     /// Held admissions, each of them traced, with a receiver of spans that takes them, is gone, stalls or refuses; beside none.
     Traces,

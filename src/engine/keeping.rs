@@ -32,8 +32,8 @@ pub(super) struct Keeping {
 /// of ten and a half: what takes a second of a processor is spread over twenty.
 const REST: Duration = Duration::from_millis(10);
 
-/// The same where more databases wait, since the disk is to be given back: with two of them a fifth of a processor, with
-/// three a third.
+/// The same where more databases wait, since the disk is to be given back: with two of them a sixth of a processor, with
+/// three near a third.
 fn rest(closed: usize) -> Duration {
     let closed = u32::try_from(closed).unwrap_or(u32::MAX).max(1);
     REST / closed.saturating_mul(closed)

@@ -5,8 +5,8 @@ use super::{CALLERS, Failure, turn};
 use crate::gateway::ext_proc_messages::{
     Answer, Common, HttpHeaders, Part, ProcessingRequest, ProcessingResponse, Trailers, TrailersResponse,
 };
-use crate::gateway::grpc_messages::{HeaderMap, HeaderValue};
-use bytes::{BufMut, Bytes, BytesMut};
+use crate::gateway::grpc_messages::{HeaderMap, HeaderValue, framed};
+use bytes::Bytes;
 use h2::client::SendRequest;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -170,15 +170,9 @@ fn messages(number: usize) -> (Bytes, Bytes) {
     ];
     let headers = HeaderMap { headers: headers.into_iter().map(header).collect() };
     let headers = HttpHeaders { headers: Some(headers), end_of_stream: false };
-    (framed(Part::RequestHeaders(headers)), framed(Part::ResponseTrailers(Trailers {})))
+    (message(Part::RequestHeaders(headers)), message(Part::ResponseTrailers(Trailers {})))
 }
 
-/// A message with gRPC's five bytes before it.
-fn framed(part: Part) -> Bytes {
-    let message = ProcessingRequest { request: Some(part), ..ProcessingRequest::default() };
-    let mut bytes = BytesMut::new();
-    bytes.put_u8(0);
-    bytes.put_u32(message.encoded_len() as u32);
-    message.encode_raw(&mut bytes);
-    bytes.freeze()
+fn message(part: Part) -> Bytes {
+    framed(&ProcessingRequest { request: Some(part), ..ProcessingRequest::default() })
 }

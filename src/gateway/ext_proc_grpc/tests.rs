@@ -10,15 +10,13 @@ use crate::engine::{
 };
 use crate::gateway::envoy::Pace;
 use crate::gateway::grpc::message::{HeaderMap, HeaderValue};
-use crate::gateway::{EnvoyOptions, Gateway, History, Options, PoolFace, serve_grpc};
+use crate::gateway::{EnvoyOptions, Gateway, History, Options, PoolFace};
 use crate::observer::{Feed, Load, Observer, ObserverOptions, Push, ScrapeOptions, Spec};
 use bytes::Bytes;
-use prost::Message as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -26,6 +24,8 @@ use weir_kernel::{
     Cause, Detector, Event, Input, Micros, Policy, Pushed, Ratio, RequestId, RevocationEnd, Role, Step,
     Termination,
 };
+
+mod window;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -231,45 +231,6 @@ async fn an_answer_that_nobody_takes_ends_the_lease() {
     world.saturated(0);
     assert_eq!(world.ended().await, Termination::ClientDisconnect);
     drop(to);
-}
-
-/// Envoy takes none of our answers (it leaves no room for them), and ends the stream in good order.
-#[tokio::test]
-async fn a_stream_whose_answers_have_no_room_gives_its_lease_back() {
-    let mut world = World::start(Options::default()).await;
-    world.saturated(0);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let (_closing, closed) = watch::channel(false);
-    tokio::spawn(serve_grpc(Arc::clone(&world.processor.gateway), listener, closed));
-    let stream = TcpStream::connect(addr).await.unwrap();
-    let (sender, connection) =
-        h2::client::Builder::new().initial_window_size(0).handshake::<_, Bytes>(stream).await.unwrap();
-    tokio::spawn(connection);
-    let path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
-    let request = http::Request::post(format!("http://{addr}{path}"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .body(())
-        .unwrap();
-    let mut sender = sender.ready().await.unwrap();
-    let (response, mut out) = sender.send_request(request, false).unwrap();
-    out.send_data(framed(Part::RequestHeaders(list(&[("x-request-id", "r")], true))), false).unwrap();
-    let dispatched = |step: &Step| step.events.iter().any(|event| matches!(event, Event::Dispatched(_)));
-    world.step(|step| dispatched(step).then_some(())).await;
-    out.send_data(framed(Part::ResponseHeaders(list(&[(":status", "200")], false))), false).unwrap();
-    out.send_data(Bytes::new(), true).unwrap();
-    assert_eq!(world.ended().await, Termination::Natural);
-    // Nothing was taken of what was said meanwhile.
-    let mut body = response.await.unwrap().into_body();
-    assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(body.poll_data(cx).is_pending())).await);
-}
-
-/// A message behind the five bytes that gRPC puts before it.
-fn framed(part: Part) -> Bytes {
-    let message = ProcessingRequest { request: Some(part), ..ProcessingRequest::default() }.encode_to_vec();
-    let length = (message.len() as u32).to_be_bytes();
-    [&[0][..], &length, &message].concat().into()
 }
 
 #[tokio::test]

@@ -4,8 +4,18 @@
 //! Written out here, by the field numbers of the public `.proto` files: what Weir does not read is skipped in decoding,
 //! and nothing of Envoy's other thousand messages is built.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
 use std::collections::BTreeMap;
+
+/// A message as it goes over a connection: behind a byte that says that it is not packed, and its length in four.
+pub fn framed(message: &impl Message) -> Bytes {
+    let mut bytes = BytesMut::new();
+    bytes.put_u8(0);
+    bytes.put_u32(message.encoded_len() as u32);
+    message.encode_raw(&mut bytes);
+    bytes.freeze()
+}
 
 /// `envoy.config.core.v3.HeaderMap`.
 #[derive(Clone, PartialEq, prost::Message)]
