@@ -85,9 +85,18 @@ impl ProjectionError {
         ProjectionError::Store { path: path.to_owned(), error: error.to_string() }
     }
 
-    /// Would folding the log again help?
+    /// Would folding the log again help? Also where the log has let go of what is needed to go on: a service that was
+    /// down for longer than steps are kept, or killed often.
     pub fn calls_for_rebuild(&self) -> bool {
-        matches!(self, ProjectionError::Damaged { .. } | ProjectionError::OtherLog { .. })
+        matches!(
+            self,
+            ProjectionError::Damaged { .. }
+                | ProjectionError::OtherLog { .. }
+                | ProjectionError::Trimmed { .. }
+                | ProjectionError::Log(
+                    SegmentError::Trimmed { .. } | SegmentError::Log(LogError::Trimmed { .. })
+                )
+        )
     }
 }
 

@@ -113,6 +113,10 @@ impl PoolProjection {
     fn come_back(&self) -> Result<Option<Inner>, ProjectionError> {
         let Some((_, parts)) = self.db.bytes(&self.name, Kind::Checkpoint, 0)? else { return Ok(None) };
         let Some(seen) = self.db.get::<Seen>(&self.name, Kind::Checkpoint, 0)? else { return Ok(None) };
+        if let Some(from) = self.source.oldest(&self.name)?.filter(|oldest| *oldest > seen.at.seq + 1) {
+            let wanted = format!("sequence {}, with which the projections go on,", seen.at.seq + 1);
+            return Err(ProjectionError::Trimmed { pool: self.name.clone(), wanted, from });
+        }
         let mut inner = Inner { checkpoint_parts: parts, committed: seen.at, ..Inner::default() };
         self.db.range(&self.name, Kind::Zone, 0..=u64::MAX, |_, zone: Zone| {
             inner.zones.push(Arc::new(zone));

@@ -52,6 +52,43 @@ fn notes(pool: &PoolProjection) -> Vec<u64> {
     found
 }
 
+/// The service was down, or killed again and again, while the log went on and let go of the steps in between.
+#[test]
+fn projections_that_the_log_has_left_behind_are_folded_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = World::new(43).run(40_000);
+    let open = || {
+        let logs = Logs::open(dir.path()).unwrap();
+        let source = Source::new(Some(dir.path()), logs.hot().cloned());
+        Projections::open(Some(dir.path()), &source).unwrap()
+    };
+    let (first, rest) = steps.split_at(5_000);
+    make(dir.path(), first);
+    open().catch_up(|_, _| {}).unwrap();
+    make(dir.path(), rest);
+    let now = steps.last().unwrap().at;
+    {
+        let store = HotStore::open(dir.path(), HotOptions::default()).unwrap();
+        let max_age = now.since(steps[steps.len() / 2].at) + Micros(1);
+        upkeep(&store, Retention { max_age: Some(max_age), max_bytes: None }).round(now).unwrap();
+    }
+    let again = {
+        let all = open();
+        all.catch_up(|_, _| {}).unwrap();
+        let pool = all.pool("chat").unwrap();
+        let position = pool.position().unwrap();
+        assert!(position.begun.seq > 5_001, "{:?}", position.begun);
+        assert_eq!(pool.at().seq, 40_000);
+        rows(pool)
+    };
+    // As if nothing had been there.
+    Projections::throw_away(dir.path()).unwrap();
+    let all = open();
+    all.catch_up(|_, _| {}).unwrap();
+    assert_eq!(rows(all.pool("chat").unwrap()), again);
+    assert!(!again.is_empty());
+}
+
 #[test]
 fn what_the_log_lets_go_of_leaves_the_projections_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
